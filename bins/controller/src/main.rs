@@ -1,0 +1,3 @@
+//! The mesh's controller.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The mesh's enrol.
+
+fn main() {}

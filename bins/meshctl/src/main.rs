@@ -1,0 +1,3 @@
+//! The mesh's meshctl.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The mesh's node-agent.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The operator's HTTP surface and its typed client.

@@ -1,0 +1,1 @@
+//! Both ends of the conversation, without I/O.

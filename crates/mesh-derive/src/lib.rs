@@ -1,0 +1,1 @@
+//! From the records: every stream, consumer and grant.

@@ -1,0 +1,1 @@
+//! What an operator writes: TOML read strictly, with line, column and the nearest key.

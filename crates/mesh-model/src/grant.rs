@@ -1,0 +1,150 @@
+//! Who a credential is for, and exactly what it may publish and subscribe.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Filter, InvalidName, ModuleName, NodeName, TokenId};
+
+/// One module on one node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InstanceRef {
+    /// The module.
+    pub module: ModuleName,
+    /// The node.
+    pub node: NodeName,
+}
+
+impl fmt::Display for InstanceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.module, self.node)
+    }
+}
+
+/// Who a credential is for, written `controller`, `node/N`, `module/M`, `module/M@N`, `joiner/ID`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Principal {
+    /// The one that decides.
+    Controller,
+    /// A node's agent.
+    Node(NodeName),
+    /// A module: what all its instances have in common. Holds no credential itself.
+    Module(ModuleName),
+    /// A module on a node: the module's authority and an inbox of its own.
+    Instance(InstanceRef),
+    /// The holder of a token.
+    Joiner(TokenId),
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Controller => f.write_str("controller"),
+            Self::Node(node) => write!(f, "node/{node}"),
+            Self::Module(module) => write!(f, "module/{module}"),
+            Self::Instance(instance) => write!(f, "module/{instance}"),
+            Self::Joiner(token) => write!(f, "joiner/{token}"),
+        }
+    }
+}
+
+/// A text that names no principal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPrincipal {
+    /// Not one of the five forms.
+    #[error("{0:?} is no principal: write controller, node/N, module/M, module/M@N or joiner/ID")]
+    Form(String),
+    /// The name in it is none.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+}
+
+impl FromStr for Principal {
+    type Err = InvalidPrincipal;
+    fn from_str(text: &str) -> Result<Self, InvalidPrincipal> {
+        if text == "controller" {
+            return Ok(Self::Controller);
+        }
+        match text.split_once('/') {
+            Some(("node", name)) => Ok(Self::Node(name.parse()?)),
+            Some(("joiner", id)) => Ok(Self::Joiner(id.parse()?)),
+            Some(("module", name)) => match name.split_once('@') {
+                None => Ok(Self::Module(name.parse()?)),
+                Some((module, node)) => Ok(Self::Instance(InstanceRef {
+                    module: module.parse()?,
+                    node: node.parse()?,
+                })),
+            },
+            _ => Err(InvalidPrincipal::Form(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for Principal {
+    type Error = InvalidPrincipal;
+    fn try_from(text: String) -> Result<Self, InvalidPrincipal> {
+        text.parse()
+    }
+}
+
+impl From<Principal> for String {
+    fn from(principal: Principal) -> Self {
+        principal.to_string()
+    }
+}
+
+/// A list of what is allowed. Empty allows nothing, and every renderer must say so: to a server, an empty list allows
+/// everything.
+pub type Allow = BTreeSet<Filter>;
+
+/// A subscription that is allowed only as a member of a queue group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct QueueSubscription {
+    /// What may be subscribed.
+    pub filter: Filter,
+    /// In which group.
+    pub queue: String,
+}
+
+/// The exact authority of one principal.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Grant {
+    /// What it may publish on.
+    pub publish: Allow,
+    /// What it may subscribe to.
+    pub subscribe: Allow,
+    /// What it may subscribe to as a member of a group only.
+    pub queues: BTreeSet<QueueSubscription>,
+}
+
+impl Grant {
+    /// How many entries it has.
+    pub fn entries(&self) -> usize {
+        self.publish.len() + self.subscribe.len() + self.queues.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn principals_read_back_as_they_are_written() {
+        for text in [
+            "controller",
+            "node/web-1",
+            "module/mailer",
+            "module/mailer@web-1",
+            "joiner/a1b2",
+        ] {
+            let principal: Principal = text.parse().unwrap();
+            assert_eq!(principal.to_string(), text);
+        }
+        for text in ["", "node", "node/web.01", "seat/x", "module/a@b@c"] {
+            assert!(text.parse::<Principal>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The words of the mesh, as types that are whole if they exist.
+//!
+//! Nothing here reads a clock, a socket or a disk, and nothing here decides: a value of one of these types is known to
+//! be well formed, and what it means for a bus is worked out in `mesh-derive`.
+
+mod declaration;
+mod enrol;
+mod generation;
+mod grant;
+mod key;
+mod manifest;
+mod name;
+mod records;
+mod report;
+mod spec;
+mod subject;
+
+pub use declaration::{Declaration, Restart, Run, Workload};
+pub use enrol::{Enrolment, EnrolmentAnswer, EnrolmentRefusal};
+pub use generation::{Generation, ReportId, Revision, Seq, Timestamp};
+pub use grant::{Allow, Grant, InstanceRef, InvalidPrincipal, Principal, QueueSubscription};
+pub use key::{BoxPublicKey, InvalidPublicKey, PublicKey, Sealed};
+pub use manifest::{Manifest, ManifestError};
+pub use name::{
+    EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind, NameRule, NodeName, SeatName,
+    TokenId,
+};
+pub use records::{
+    BusFacts, Declared, InstanceRecord, Labels, MeshError, NodeRecord, Placement, Records,
+    SeatRecord, Selector, Spent, TokenRecord,
+};
+pub use report::{Heartbeat, ModuleReport, ModuleState, Outcome, Report};
+pub use spec::{
+    AckPolicy, ConsumerKind, ConsumerRef, ConsumerSpec, DeliverPolicy, Discard, InvalidBusName,
+    Retention, StreamName, StreamSpec,
+};
+pub use subject::{Filter, InvalidSubject, Subject};

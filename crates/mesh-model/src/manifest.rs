@@ -1,0 +1,122 @@
+//! A module's manifest: what it needs and what it may do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{EventName, EventRef, ModuleName, Restart, Run, SeatName};
+
+/// What one module is: how it runs, what it says, what it hears, which seats it may hold and which it sends work to.
+///
+/// Its authority on the bus is worked out from this and from nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The module's name.
+    pub module: ModuleName,
+    /// The release, for people and for reports; never interpreted.
+    pub release: String,
+    /// How it runs.
+    pub run: Run,
+    /// Modules of the same node that start before it.
+    pub after: BTreeSet<ModuleName>,
+    /// Environment of its process. Names beginning `MESH_` are the mesh's own.
+    pub env: BTreeMap<String, String>,
+    /// What happens when it ends.
+    pub restart: Restart,
+    /// Events it emits, besides `announced`, which every module may.
+    pub emits: BTreeSet<EventName>,
+    /// Events it follows, by exact name.
+    pub follows: BTreeSet<EventRef>,
+    /// Seats it can hold.
+    pub can_hold: BTreeSet<SeatName>,
+    /// Seats it sends work to.
+    pub sends_to: BTreeSet<SeatName>,
+}
+
+/// A manifest that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// An environment name the mesh sets itself.
+    #[error("env {name:?}: names beginning MESH_ are set by the mesh; choose another")]
+    ReservedEnv {
+        /// The name.
+        name: String,
+    },
+    /// An environment name no process can be given.
+    #[error("env {name:?}: a name is not empty and holds neither '=' nor NUL")]
+    InvalidEnv {
+        /// The name.
+        name: String,
+    },
+    /// It waits for itself.
+    #[error("after: {module} cannot start after itself")]
+    AfterItself {
+        /// The module.
+        module: ModuleName,
+    },
+    /// `announced` listed as if it were the author's.
+    #[error("emits: \"announced\" is reserved and every module may emit it; leave it out")]
+    AnnouncedListed,
+    /// Text that cannot be handed to a process.
+    #[error("{field} holds a NUL byte, which no process can be handed")]
+    Nul {
+        /// Which field.
+        field: &'static str,
+    },
+    /// More events than one consumer or one grant should carry.
+    #[error("{field} lists {count} entries and may list at most {limit}; split the module")]
+    TooMany {
+        /// Which field.
+        field: &'static str,
+        /// How many it has.
+        count: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+/// Subjects one consumer may filter on: the server checks them pairwise, 1,000 take it a tenth of a second.
+const FOLLOWS_LIMIT: usize = 1000;
+/// Events one module may emit: each is an entry of its grant, and a grant is held by the server in memory.
+const EMITS_LIMIT: usize = 1000;
+
+impl Manifest {
+    /// Looks for what no field alone can show.
+    pub fn check(&self) -> Result<(), ManifestError> {
+        for (name, value) in &self.env {
+            if name.starts_with("MESH_") {
+                return Err(ManifestError::ReservedEnv { name: name.clone() });
+            }
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(ManifestError::InvalidEnv { name: name.clone() });
+            }
+            if value.contains('\0') {
+                return Err(ManifestError::Nul { field: "env" });
+            }
+        }
+        if self.after.contains(&self.module) {
+            return Err(ManifestError::AfterItself {
+                module: self.module.clone(),
+            });
+        }
+        if self.emits.contains(&EventName::announced()) {
+            return Err(ManifestError::AnnouncedListed);
+        }
+        if self.run.argv().any(|word| word.contains('\0')) {
+            return Err(ManifestError::Nul { field: "command" });
+        }
+        for (field, count, limit) in [
+            ("follows", self.follows.len(), FOLLOWS_LIMIT),
+            ("emits", self.emits.len(), EMITS_LIMIT),
+        ] {
+            if count > limit {
+                return Err(ManifestError::TooMany {
+                    field,
+                    count,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! The SDK a module's author uses.

@@ -1,0 +1,1 @@
+//! The simulator, real servers on their own ports, folders and cases.

@@ -1,0 +1,1 @@
+//! The store window: how long a refused message is held.

@@ -1,0 +1,1 @@
+//! Tests against servers that are really there.
