@@ -32,6 +32,6 @@ pub use records::{
 pub use report::{Heartbeat, ModuleReport, ModuleState, Outcome, Report};
 pub use spec::{
     AckPolicy, ConsumerKind, ConsumerRef, ConsumerSpec, DeliverPolicy, Discard, InvalidBusName,
-    Retention, StreamName, StreamSpec,
+    Retention, Selects, StreamName, StreamSpec,
 };
 pub use subject::{Filter, InvalidSubject, Subject};

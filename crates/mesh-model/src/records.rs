@@ -171,6 +171,8 @@ pub struct Spent {
     pub node: NodeName,
     /// With this key.
     pub key: PublicKey,
+    /// The node has been heard since, so the joiner's credential is done with.
+    pub arrived: bool,
 }
 
 /// A credential of one module on one node.

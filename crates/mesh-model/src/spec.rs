@@ -161,6 +161,28 @@ pub enum ConsumerKind {
     },
 }
 
+/// What of its stream a consumer reads. To a server an empty list of filters is everything, so the two are kept apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selects {
+    /// The whole stream.
+    Everything,
+    /// Exactly these subjects.
+    Only(BTreeSet<Filter>),
+}
+
+impl Selects {
+    /// The filters, none for the whole stream.
+    pub fn filters(&self) -> impl Iterator<Item = &Filter> {
+        match self {
+            Self::Everything => None,
+            Self::Only(filters) => Some(filters),
+        }
+        .into_iter()
+        .flatten()
+    }
+}
+
 /// From where a new consumer reads. Immutable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -185,10 +207,10 @@ pub enum AckPolicy {
 pub struct ConsumerSpec {
     /// Which consumer.
     pub consumer: ConsumerRef,
-    /// Whose grant must cover it.
-    pub owner: Principal,
-    /// What it reads; an empty set reads the whole stream.
-    pub filters: BTreeSet<Filter>,
+    /// Whose grant must cover it; nobody's while a seat is not held.
+    pub owner: Option<Principal>,
+    /// What it reads of the stream.
+    pub selects: Selects,
     /// How messages reach the owner.
     pub kind: ConsumerKind,
     /// How they are settled.

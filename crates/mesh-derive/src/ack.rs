@@ -1,0 +1,74 @@
+//! Ack subjects: what a consumer's owner must be able to publish on, in both forms a server may write.
+//!
+//! A 2.10–2.15 server writes `$JS.ACK.<stream>.<consumer>.<delivered>.…`; with the feature flag `js_ack_fc_v2` it writes
+//! `$JS.ACK.<domain|_>.<account hash>.<stream>.<consumer>.…`. A grant covers both, the second with its exact hash: a
+//! wildcard in its place would let a node named `5` acknowledge messages of another stream.
+
+use mesh_model::{BusFacts, ConsumerRef, Filter};
+use sha2::{Digest, Sha256};
+
+use crate::subject::filter;
+
+/// What the owner of a consumer publishes on to settle its messages, whichever form the server writes.
+pub fn ack_filters(consumer: &ConsumerRef, bus: &BusFacts) -> [Filter; 2] {
+    ack_prefixes(consumer, bus).map(|prefix| filter(format!("{prefix}>")))
+}
+
+/// Whether a reply subject acknowledges a message of this consumer and of no other.
+pub fn is_ack_of(reply: &str, consumer: &ConsumerRef, bus: &BusFacts) -> bool {
+    ack_prefixes(consumer, bus)
+        .iter()
+        .any(|prefix| reply.starts_with(prefix.as_str()) && reply.len() > prefix.len())
+}
+
+fn ack_prefixes(consumer: &ConsumerRef, bus: &BusFacts) -> [String; 2] {
+    let (stream, name) = (consumer.stream(), consumer.name());
+    let domain = bus.domain.as_deref().unwrap_or("_");
+    let hash = account_hash(&bus.account);
+    [
+        format!("$JS.ACK.{stream}.{name}."),
+        format!("$JS.ACK.{domain}.{hash}.{stream}.{name}."),
+    ]
+}
+
+/// The first eight bytes of SHA-256, each as one base-62 digit (nats-server `getHashSize`).
+fn account_hash(account: &str) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    Sha256::digest(account.as_bytes())
+        .iter()
+        .take(8)
+        .filter_map(|byte| DIGITS.get(usize::from(byte % 62)))
+        .map(|digit| char::from(*digit))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::nodes_stream;
+
+    #[test]
+    fn the_hash_is_the_one_a_server_writes() {
+        // Observed on nats-server 2.15.1 for an account named MESH.
+        assert_eq!(account_hash("MESH"), "znJdjy7f");
+    }
+
+    #[test]
+    fn a_reply_of_another_consumer_is_no_ack_of_mine() {
+        let bus = BusFacts {
+            domain: None,
+            account: "MESH".into(),
+        };
+        let mine = ConsumerRef::new(nodes_stream(), "5").unwrap();
+        for (reply, expected) in [
+            ("$JS.ACK.NODES.5.1.4.3.0.0", true),
+            ("$JS.ACK._.znJdjy7f.NODES.5.1.4.3.0.0", true),
+            ("$JS.ACK.NODES.55.1.4.3.0.0", false),
+            ("$JS.ACK.SEAT.w.NODES.5.5.0.0", false),
+            ("$JS.ACK.NODES.5.", false),
+            ("$JS.API.STREAM.DELETE.NODES", false),
+        ] {
+            assert_eq!(is_ack_of(reply, &mine, &bus), expected, "{reply}");
+        }
+    }
+}

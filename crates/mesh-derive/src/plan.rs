@@ -1,0 +1,44 @@
+//! What is derived: a value that a bus is brought to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mesh_model::{
+    ConsumerRef, ConsumerSpec, Filter, Grant, Principal, PublicKey, StreamName, StreamSpec,
+};
+use serde::Serialize;
+
+/// Everything the bus is to hold, and who may do what on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What the two accounts share.
+    pub accounts: Accounts,
+    /// Every stream.
+    pub streams: BTreeMap<StreamName, StreamSpec>,
+    /// Every consumer.
+    pub consumers: BTreeMap<ConsumerRef, ConsumerSpec>,
+    /// Every principal's authority.
+    pub grants: BTreeMap<Principal, Grant>,
+    /// Whose key is whose. The controller's own is the bus's to add: it is no record.
+    pub users: BTreeMap<PublicKey, Principal>,
+}
+
+/// What crosses between the account that holds JetStream (`MESH`) and the one everybody else lives in (`EDGE`).
+///
+/// Each share is exported by one and imported by the other under the same subject.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Accounts {
+    /// `MESH` to `EDGE`.
+    pub mesh_exports: BTreeSet<Share>,
+    /// `EDGE` to `MESH`.
+    pub edge_exports: BTreeSet<Share>,
+}
+
+/// One subject shared between accounts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Share {
+    /// Messages flow from the exporter to the importer.
+    Stream(Filter),
+    /// The importer publishes, the exporter answers.
+    Service(Filter),
+}

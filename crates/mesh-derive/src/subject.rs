@@ -1,0 +1,218 @@
+//! The mesh's subjects: the only place where one is put together, or taken apart.
+
+use mesh_model::{
+    EventRef, Filter, ModuleName, NodeName, Principal, SeatName, StreamName, Subject, TokenId,
+};
+
+/// What a message is, told from its subject alone: the one part of it that its sender could not choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A node's report.
+    Report(NodeName),
+    /// A host's request to become a node.
+    Enrolment(TokenId),
+    /// A module's event.
+    Event(EventRef),
+    /// A node's sign of life.
+    Heartbeat(NodeName),
+    /// Work for a seat, and the module that sends it.
+    Work(SeatName, ModuleName),
+}
+
+/// What a message on this subject is; nothing when it is none of the mesh's.
+pub fn heard(subject: &Subject) -> Option<Heard> {
+    let text = subject.as_str().strip_prefix("mesh.")?;
+    let (family, rest) = text.split_once('.')?;
+    match family {
+        "control" => match rest.split_once('.')? {
+            ("report", node) => node.parse().ok().map(Heard::Report),
+            ("enrol", token) => token.parse().ok().map(Heard::Enrolment),
+            _ => None,
+        },
+        "mod" => rest.parse().ok().map(Heard::Event),
+        "heartbeat" => rest.parse().ok().map(Heard::Heartbeat),
+        "seat" => {
+            let (seat, sender) = rest.split_once('.')?;
+            Some(Heard::Work(seat.parse().ok()?, sender.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Where a node's declaration is published.
+pub fn declare(node: &NodeName) -> Subject {
+    subject(format!("mesh.node.{node}.declare"))
+}
+
+/// Every node's declaration.
+pub fn declares() -> Filter {
+    filter("mesh.node.*.declare".to_owned())
+}
+
+/// The subject whose last sequence fences a stale controller.
+pub fn epoch() -> Subject {
+    subject("mesh.ctl.epoch".to_owned())
+}
+
+/// Where the controller keeps which commit of its store was the last.
+pub fn mark() -> Subject {
+    subject("mesh.ctl.mark".to_owned())
+}
+
+/// Where a node reports.
+pub fn report(node: &NodeName) -> Subject {
+    subject(format!("mesh.control.report.{node}"))
+}
+
+/// Where the holder of a token asks to be enrolled.
+pub fn enrol(token: &TokenId) -> Subject {
+    subject(format!("mesh.control.enrol.{token}"))
+}
+
+/// Where a node says that it lives.
+pub fn heartbeat(node: &NodeName) -> Subject {
+    subject(format!("mesh.heartbeat.{node}"))
+}
+
+/// Every node's sign of life.
+pub fn heartbeats() -> Filter {
+    filter("mesh.heartbeat.>".to_owned())
+}
+
+/// Where a module emits one of its events.
+pub fn event(event: &EventRef) -> Subject {
+    subject(format!("mesh.mod.{event}"))
+}
+
+/// Where one module sends work to a seat: the sender is in the subject, and so proven by its grant.
+pub fn work(seat: &SeatName, sender: &ModuleName) -> Subject {
+    subject(format!("mesh.seat.{seat}.{sender}"))
+}
+
+/// All work of a seat.
+pub fn works(seat: &SeatName) -> Filter {
+    filter(format!("mesh.seat.{seat}.>"))
+}
+
+/// Where a copy of what was let go is kept, by what it was.
+pub fn parked(of: &Subject) -> Subject {
+    let rest = of.as_str().strip_prefix("mesh.").unwrap_or(of.as_str());
+    subject(format!("mesh.parked.{rest}"))
+}
+
+/// Where a node's consumer delivers.
+pub fn deliver_node(node: &NodeName) -> Subject {
+    subject(format!("mesh.deliver.node.{node}"))
+}
+
+/// Where a module's consumer delivers.
+pub fn deliver_module(module: &ModuleName) -> Subject {
+    subject(format!("mesh.deliver.module.{module}"))
+}
+
+/// Where a seat's consumer delivers.
+pub fn deliver_seat(seat: &SeatName) -> Subject {
+    subject(format!("mesh.deliver.seat.{seat}"))
+}
+
+/// What every reply subject of a principal begins with, without the last dot: what a client is configured with.
+pub fn inbox_prefix(principal: &Principal) -> Subject {
+    subject(match principal {
+        Principal::Controller => "mesh.inbox.controller".to_owned(),
+        Principal::Node(node) => format!("mesh.inbox.node.{node}"),
+        Principal::Module(module) => format!("mesh.inbox.module.{module}"),
+        Principal::Instance(of) => format!("mesh.inbox.module.{}.{}", of.module, of.node),
+        Principal::Joiner(token) => format!("mesh.inbox.joiner.{token}"),
+    })
+}
+
+/// A principal's own inbox: all its replies and nobody else's.
+pub fn inbox(principal: &Principal) -> Filter {
+    filter(format!("{}.>", inbox_prefix(principal)))
+}
+
+/// Where the answer to an enrolment is awaited.
+pub fn enrolment_answer(token: &TokenId) -> Subject {
+    subject(format!("mesh.inbox.joiner.{token}.answer"))
+}
+
+/// The stream of newest declarations.
+pub fn nodes_stream() -> StreamName {
+    stream("NODES".to_owned())
+}
+
+/// The stream of what the controller must not miss.
+pub fn control_stream() -> StreamName {
+    stream("CONTROL".to_owned())
+}
+
+/// The stream of what modules say.
+pub fn events_stream() -> StreamName {
+    stream("EVENTS".to_owned())
+}
+
+/// The stream of what was let go.
+pub fn parked_stream() -> StreamName {
+    stream("PARKED".to_owned())
+}
+
+/// The stream of one seat's work.
+pub fn seat_stream(seat: &SeatName) -> StreamName {
+    stream(format!("SEAT-{seat}"))
+}
+
+/// The seat whose work a stream holds.
+pub fn seat_of(stream: &StreamName) -> Option<SeatName> {
+    stream.as_str().strip_prefix("SEAT-")?.parse().ok()
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "made of literal tokens and validated names, each of which is one or more literal tokens"
+)]
+pub(crate) fn subject(text: String) -> Subject {
+    Subject::new(text).expect("subjects are made of valid names")
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "made of literal tokens, wildcards in their places, and validated names"
+)]
+pub(crate) fn filter(text: String) -> Filter {
+    Filter::new(text).expect("filters are made of valid names")
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "made of a literal and a label of at most 63 bytes"
+)]
+fn stream(text: String) -> StreamName {
+    StreamName::new(text).expect("stream names are made of valid names")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_is_heard_as_what_it_is() {
+        let node: NodeName = "web-1".parse().unwrap();
+        let token: TokenId = "t1".parse().unwrap();
+        let e: EventRef = "shop.order.placed".parse().unwrap();
+        let (seat, module): (SeatName, ModuleName) =
+            ("mail".parse().unwrap(), "shop".parse().unwrap());
+        for (subject, expected) in [
+            (report(&node), Some(Heard::Report(node.clone()))),
+            (enrol(&token), Some(Heard::Enrolment(token))),
+            (event(&e), Some(Heard::Event(e))),
+            (heartbeat(&node), Some(Heard::Heartbeat(node.clone()))),
+            (work(&seat, &module), Some(Heard::Work(seat, module))),
+            (declare(&node), None),
+            (epoch(), None),
+        ] {
+            assert_eq!(heard(&subject), expected, "{subject}");
+        }
+        assert_eq!(heard(&"mesh.control.report.a.b".parse().unwrap()), None);
+        assert_eq!(heard(&"other.control.report.a".parse().unwrap()), None);
+    }
+}
