@@ -1,0 +1,51 @@
+//! The project's own tasks: `cargo xtask <TASK>`.
+
+mod bench;
+mod cargo;
+mod clock;
+mod out;
+mod setup;
+mod sim;
+mod tally;
+mod test;
+mod test_live;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own tasks.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Install what the live tests and the demo need into the project's own folder `.mesh`
+    Setup,
+    /// Check what the documents claim: layers, links, rule ids, golden files and the like
+    Tidy,
+    /// Run every check and every test, and close with `N passed, N failed`
+    Test(test::Options),
+    /// Run the tests that need a server, against one that is really there
+    TestLive(test_live::Options),
+    /// Run both ends of the conversation through seeded faults
+    Sim(sim::Options),
+    /// Measure, each row against a ceiling measured in the same run
+    Bench(bench::Options),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().task {
+        Task::Setup => setup::run(),
+        Task::Tidy => tidy::run(),
+        Task::Test(options) => test::run(&options),
+        Task::TestLive(options) => test_live::run(&options),
+        Task::Sim(options) => sim::run(&options),
+        Task::Bench(options) => bench::run(&options),
+    }
+}

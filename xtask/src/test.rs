@@ -1,0 +1,117 @@
+//! Every check and every test, in the order in which they are cheapest to fail.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::cargo::cargo;
+use crate::clock::Stopwatch;
+use crate::tally::Tally;
+use crate::{out, sim, test_live, tidy};
+
+/// How thorough.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Many more seeds and generated cases
+    #[arg(long)]
+    long: bool,
+}
+
+type Step = fn(&Options, &mut Tally) -> Result<()>;
+
+const STEPS: &[(&str, Step)] = &[
+    ("fmt", |_, _| {
+        succeed(&mut cargo(["fmt", "--all", "--check"]))
+    }),
+    ("clippy", |_, _| succeed(&mut clippy())),
+    ("tidy", |_, _| tidy::check()),
+    ("tests", tests),
+    ("sim", simulation),
+    ("live", |_, tally| {
+        test_live::count(&test_live::Options::everything(), tally)
+    }),
+];
+
+/// Seeds and generated cases of an ordinary run and of a long one.
+const SEEDS: u64 = 200;
+const LONG_SEEDS: u64 = 20_000;
+const LONG_CASES: &str = "8192";
+
+/// Runs the steps up to the first that fails, and closes with the count of all tests.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut tally = Tally::default();
+    let outcome = walk(STEPS, options, &mut tally);
+    out::data(tally);
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn walk(steps: &[(&str, Step)], options: &Options, tally: &mut Tally) -> Result<()> {
+    for (name, step) in steps {
+        out::step("test", format_args!("{name} .."));
+        let watch = Stopwatch::start();
+        step(options, tally).with_context(|| format!("step {name}"))?;
+        let seconds = watch.elapsed().as_secs();
+        out::step("test", format_args!("{name} ok, {seconds} s"));
+    }
+    Ok(())
+}
+
+fn clippy() -> Command {
+    let mut command = cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
+    command.args(["--", "-D", "warnings"]);
+    command
+}
+
+/// All tests that need no server, those in the documentation included.
+fn tests(options: &Options, tally: &mut Tally) -> Result<()> {
+    let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.args(["--exclude", "live-tests"]);
+    if options.long {
+        command.env("PROPTEST_CASES", LONG_CASES);
+    }
+    tally.run(&mut command)
+}
+
+fn simulation(options: &Options, _: &mut Tally) -> Result<()> {
+    let seeds = if options.long { LONG_SEEDS } else { SEEDS };
+    succeed(&mut sim::simulator(&sim::Options { seeds, from: 0 }))
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().context("starting cargo")?;
+    if !status.success() {
+        bail!("ended with {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_is_named_and_the_last() {
+        let steps: &[(&str, Step)] = &[
+            ("first", |_, tally| {
+                tally.passed += 1;
+                Ok(())
+            }),
+            ("second", |_, _| bail!("broken")),
+            ("third", |_, tally| {
+                tally.passed += 1;
+                Ok(())
+            }),
+        ];
+        let mut tally = Tally::default();
+        let error = walk(steps, &Options { long: false }, &mut tally).unwrap_err();
+        assert_eq!(format!("{error:#}"), "step second: broken");
+        assert_eq!(tally.passed, 1);
+    }
+
+    #[test]
+    fn a_command_that_fails_fails_its_step() {
+        assert!(succeed(&mut Command::new("false")).is_err());
+        assert!(succeed(&mut Command::new("true")).is_ok());
+    }
+}

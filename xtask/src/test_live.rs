@@ -1,0 +1,219 @@
+//! The tests that need a server, against one that is really there.
+//!
+//! A test target is live when it lies in `live-tests`, or its name begins with `live`, or its
+//! source reads a `MESH_TEST_` variable. In `live-tests` the name of a target says what it
+//! needs: `loopback*` no server, `faults*` a server that is killed and stopped on the way,
+//! any other a NATS server.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::cargo::{Metadata, Package, Target, cargo, root};
+use crate::tally::Tally;
+use crate::{out, setup};
+
+/// Which live tests.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Only the tests over this bus
+    #[arg(long, value_enum)]
+    only: Option<Bus>,
+    /// Also the tests that kill, stop and starve the server
+    #[arg(long)]
+    faults: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Bus {
+    Nats,
+    Loopback,
+}
+
+/// What a live test target needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Need {
+    Loopback,
+    Nats,
+    Faults,
+}
+
+/// The variable that names the server's binary.
+const SERVER: &str = "MESH_TEST_NATS";
+
+impl Options {
+    /// Every live test there is.
+    pub(crate) const fn everything() -> Self {
+        Self {
+            only: None,
+            faults: true,
+        }
+    }
+
+    fn wants(&self, need: Need) -> bool {
+        match need {
+            Need::Loopback => self.only != Some(Bus::Nats),
+            Need::Nats => self.only != Some(Bus::Loopback),
+            Need::Faults => self.faults && self.only != Some(Bus::Loopback),
+        }
+    }
+}
+
+/// Runs the live tests and closes with their count.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut tally = Tally::default();
+    let outcome = count(options, &mut tally);
+    out::data(tally);
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Runs the live tests, counting. A missing server is a failure, and so is a run of no test.
+pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
+    let server = match options.only {
+        Some(Bus::Loopback) => None,
+        Some(Bus::Nats) | None => Some(server()?),
+    };
+    let before = tally.ran();
+    let mut outcome = Ok(());
+    for (package, targets) in live(&Metadata::read()?, options, &read) {
+        out::step(
+            "test-live",
+            format_args!("{package}: {}", targets.join(", ")),
+        );
+        let mut command = cargo(["test", "--no-fail-fast", "--package", &package]);
+        for target in &targets {
+            command.args(["--test", target]);
+        }
+        command.args(["--", "--test-threads=2"]);
+        if let Some(server) = &server {
+            command.env(SERVER, server);
+        }
+        let run = tally.run(&mut command);
+        outcome = outcome.and_then(|()| run.with_context(|| format!("live tests of {package}")));
+    }
+    outcome?;
+    ensure!(tally.ran() > before, "no live test ran");
+    Ok(())
+}
+
+/// The server that the environment names, or else the one that setup installs.
+fn server() -> Result<PathBuf> {
+    let Some(named) = std::env::var_os(SERVER).map(PathBuf::from) else {
+        return setup::nats_server();
+    };
+    if !named.is_file() {
+        bail!(
+            "{SERVER} names {}, which is not there; unset it to use the one `cargo xtask setup` installs",
+            named.display()
+        );
+    }
+    Ok(named)
+}
+
+/// The packages with live test targets, and the targets that are wanted.
+fn live(
+    metadata: &Metadata,
+    options: &Options,
+    read: &dyn Fn(&Path) -> String,
+) -> Vec<(String, Vec<String>)> {
+    metadata
+        .members()
+        .map(|package| {
+            let wanted = package
+                .targets
+                .iter()
+                .filter(|target| target.is("test"))
+                .filter(|target| {
+                    need(package, target, read).is_some_and(|need| options.wants(need))
+                })
+                .map(|target| target.name.clone());
+            (package.name.clone(), wanted.collect::<Vec<_>>())
+        })
+        .filter(|(_, targets)| !targets.is_empty())
+        .collect()
+}
+
+fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> Option<Need> {
+    if package.name == "live-tests" {
+        return Some(if target.name.starts_with("loopback") {
+            Need::Loopback
+        } else if target.name.starts_with("faults") {
+            Need::Faults
+        } else {
+            Need::Nats
+        });
+    }
+    // A test that talks of the variable without being live is only run once more.
+    let live =
+        target.name.starts_with("live") || read(Path::new(&target.src_path)).contains("MESH_TEST_");
+    live.then_some(Need::Nats)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn targets(only: Option<Bus>, faults: bool) -> Vec<(String, Vec<String>)> {
+        let target = |name: &str| json!({"name": name, "kind": ["test"], "src_path": name});
+        let package = |name: &str, targets: &[&str]| {
+            json!({
+                "id": name, "name": name, "manifest_path": "Cargo.toml", "dependencies": [],
+                "targets": targets.iter().map(|name| target(name)).collect::<Vec<_>>(),
+            })
+        };
+        let metadata = json!({
+            "packages": [
+                package("live-tests", &["loopback_flow", "enrolment", "faults_of_the_store"]),
+                package("mesh-nats", &["live_bus", "reads_the_variable", "offline"]),
+                package("mesh-wire", &["bytes"]),
+            ],
+            "workspace_members": ["live-tests", "mesh-nats", "mesh-wire"],
+            "resolve": {"nodes": []},
+        });
+        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
+        let read = |path: &Path| {
+            let reads = path == Path::new("reads_the_variable");
+            if reads { "MESH_TEST_NATS" } else { "" }.to_owned()
+        };
+        live(&metadata, &Options { only, faults }, &read)
+    }
+
+    fn of(package: &str, targets: &[&str]) -> (String, Vec<String>) {
+        let targets = targets.iter().map(|&name| name.to_owned());
+        (package.to_owned(), targets.collect())
+    }
+
+    #[test]
+    fn a_live_target_is_known_by_its_place_its_name_or_the_variable() {
+        let of_nats = of("mesh-nats", &["live_bus", "reads_the_variable"]);
+        assert_eq!(
+            targets(None, false),
+            [
+                of("live-tests", &["loopback_flow", "enrolment"]),
+                of_nats.clone()
+            ],
+        );
+        assert_eq!(
+            targets(Some(Bus::Nats), false),
+            [of("live-tests", &["enrolment"]), of_nats],
+        );
+    }
+
+    #[test]
+    fn faults_run_only_when_asked_for_and_never_without_a_server() {
+        let (_, all) = targets(None, true).swap_remove(0);
+        assert_eq!(all, ["loopback_flow", "enrolment", "faults_of_the_store"]);
+        assert_eq!(
+            targets(Some(Bus::Loopback), true),
+            [of("live-tests", &["loopback_flow"])],
+        );
+    }
+}
