@@ -8,14 +8,15 @@ pub mod secret;
 
 pub mod keys;
 
+pub mod keyfile;
 
 pub mod sign;
 
 pub mod seal;
 
+pub mod token;
 
-
-
+pub mod tls;
 
 mod entropy;
 

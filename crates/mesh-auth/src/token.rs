@@ -1,0 +1,512 @@
+//! The one string that lets a host ask to become a node.
+//!
+//! `mesh1.` and then, in base64url without padding: the payload's length (three bytes, big endian), the payload
+//! (postcard), and the first four bytes of its SHA-256. The length tells a paste that was cut short from one that
+//! was altered; the digits of `mesh1` are the form's version.
+
+use std::{fmt, str::FromStr};
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::{
+    keys::{KeyTextError, SigningPublic, UserKey},
+    secret::SecretText,
+    tls::CaFingerprint,
+};
+
+/// Everything a host needs to ask to become a node. Single-use, and secret until it is spent.
+#[derive(Clone)]
+pub struct Token {
+    /// The mesh's name.
+    pub mesh: String,
+    /// Where the bus is reached.
+    pub urls: Vec<String>,
+    /// The certificate authority the bus's certificate must come from.
+    pub ca: CaFingerprint,
+    /// The token's id, under which the joiner asks.
+    pub id: String,
+    /// The joiner's bootstrap credential.
+    pub joiner: UserKey,
+    /// Whose declarations the node will obey.
+    pub controller: SigningPublic,
+    /// The name the node must take, if the operator chose one.
+    pub node: Option<String>,
+    /// The end of its use, in unix seconds.
+    pub expires: u64,
+}
+
+impl Token {
+    /// The string to hand to the host. There is no `Display`: a token is not printed by accident.
+    pub fn render(&self) -> SecretText {
+        let payload = self.payload();
+        // A payload beyond 16 MB is no token; saturated, it reads as one cut short.
+        let length =
+            u32::try_from(payload.len()).map_or(MAX_PAYLOAD, |length| length.min(MAX_PAYLOAD));
+        let [_, length @ ..] = length.to_be_bytes();
+        let body = Zeroizing::new([&length[..], &payload, &checksum(&payload)].concat());
+        let mut text = PREFIX.to_owned();
+        text.reserve_exact(BASE64URL_NOPAD.encode_len(body.len()));
+        BASE64URL_NOPAD.encode_append(&body, &mut text);
+        SecretText::new(text)
+    }
+
+    /// What the store keeps instead of the token.
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(&*self.payload()).into())
+    }
+
+    /// Whether the token is of no more use at `now` (unix seconds).
+    pub fn is_expired(&self, now: u64) -> bool {
+        now >= self.expires
+    }
+
+    fn payload(&self) -> Zeroizing<Vec<u8>> {
+        let form = FormV1 {
+            mesh: &self.mesh,
+            urls: self.urls.iter().map(String::as_str).collect(),
+            ca: *self.ca.as_bytes(),
+            id: &self.id,
+            joiner: &self.joiner.seed_bytes(),
+            controller: &self.controller.to_bytes(),
+            node: self.node.as_deref(),
+            expires: self.expires,
+        };
+        #[expect(
+            clippy::expect_used,
+            reason = "postcard writes strings, bytes and numbers into memory, which it can"
+        )]
+        Zeroizing::new(postcard::to_allocvec(&form).expect("written into memory"))
+    }
+
+    fn from_payload(payload: &[u8]) -> Result<Self, ReadTokenError> {
+        let (form, rest) =
+            postcard::take_from_bytes::<FormV1<'_>>(payload).map_err(|_| ReadTokenError::Form)?;
+        if !rest.is_empty() {
+            return Err(ReadTokenError::Form);
+        }
+        Ok(Self {
+            mesh: form.mesh.to_owned(),
+            urls: form.urls.into_iter().map(str::to_owned).collect(),
+            ca: CaFingerprint::from_bytes(form.ca),
+            id: form.id.to_owned(),
+            joiner: UserKey::from_seed_bytes(form.joiner).map_err(ReadTokenError::Key)?,
+            controller: SigningPublic::from_bytes(form.controller).map_err(ReadTokenError::Key)?,
+            node: form.node.map(str::to_owned),
+            expires: form.expires,
+        })
+    }
+}
+
+impl FromStr for Token {
+    type Err = ReadTokenError;
+
+    fn from_str(text: &str) -> Result<Self, ReadTokenError> {
+        let body = unprefixed(text.trim())?.as_bytes();
+        let missing = |expected: usize| ReadTokenError::CutShort {
+            found: body.len(),
+            expected,
+        };
+        let (head, _) = body.split_at_checked(HEAD).ok_or_else(|| missing(HEAD))?;
+        let length = decode(head)?
+            .iter()
+            .fold(0_usize, |length, byte| length << 8 | usize::from(*byte));
+        let expected = BASE64URL_NOPAD.encode_len(LENGTH_BYTES + length + CHECKSUM_BYTES);
+        if body.len() < expected {
+            decode_what_is_there(body)?;
+            return Err(missing(expected));
+        }
+        if body.len() > expected {
+            return Err(ReadTokenError::TooLong {
+                found: body.len(),
+                expected,
+            });
+        }
+        let body = decode(body)?;
+        let (_, rest) = body
+            .split_at_checked(LENGTH_BYTES)
+            .ok_or(ReadTokenError::Altered)?;
+        let (payload, sum) = rest
+            .split_at_checked(length)
+            .ok_or(ReadTokenError::Altered)?;
+        if sum != checksum(payload) {
+            return Err(ReadTokenError::Altered);
+        }
+        Self::from_payload(payload)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("id", &self.id)
+            .field("mesh", &self.mesh)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The SHA-256 of all a token says, its secret included. It cannot be turned back into one.
+#[derive(Clone, Copy)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// Takes the bytes a store kept.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes for a store to keep.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl PartialEq for TokenHash {
+    /// Takes equally long wherever the first difference is.
+    fn eq(&self, other: &Self) -> bool {
+        self.0
+            .iter()
+            .zip(&other.0)
+            .fold(0, |differences, (a, b)| differences | (a ^ b))
+            == 0
+    }
+}
+
+impl Eq for TokenHash {}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenHash({})", HEXLOWER.encode(&self.0))
+    }
+}
+
+/// Why a text is no token. It carries positions and lengths, and nothing of the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadTokenError {
+    /// Something else was pasted.
+    #[error("this is no token: one begins with `{PREFIX}`; `meshctl token create` prints one")]
+    NotAToken,
+    /// Made by a later release.
+    #[error(
+        "the token is of form {found}, and this release reads form 1; install the release the controller runs"
+    )]
+    Newer {
+        /// Its form.
+        found: u32,
+    },
+    /// The end is missing.
+    #[error(
+        "the token is cut short: {found} characters after `{PREFIX}`, where at least {expected} belong; copy it whole"
+    )]
+    CutShort {
+        /// Characters there are.
+        found: usize,
+        /// Characters there must be.
+        expected: usize,
+    },
+    /// Something was pasted behind it.
+    #[error(
+        "the token goes on after its end: {found} characters after `{PREFIX}`, where {expected} belong; copy it alone"
+    )]
+    TooLong {
+        /// Characters there are.
+        found: usize,
+        /// Characters there must be.
+        expected: usize,
+    },
+    /// A character no token has, such as a space inside.
+    #[error("character {position} after `{PREFIX}` belongs in no token; copy it again")]
+    Character {
+        /// Counted from 1.
+        position: usize,
+    },
+    /// Whole in length, but not what was printed.
+    #[error("the token was altered: its checksum does not fit; copy it again")]
+    Altered,
+    /// The checksum fits, the content does not: no release wrote it.
+    #[error("the token's content is in no form this release reads; create another one")]
+    Form,
+    /// The checksum fits, but a key in it is none.
+    #[error("the token's content is wrong; create another one")]
+    Key(#[source] KeyTextError),
+}
+
+/// What form 1 holds, in the order postcard writes it.
+#[derive(Serialize, Deserialize)]
+struct FormV1<'a> {
+    mesh: &'a str,
+    #[serde(borrow)]
+    urls: Vec<&'a str>,
+    ca: [u8; 32],
+    id: &'a str,
+    joiner: &'a [u8],
+    controller: &'a [u8],
+    node: Option<&'a str>,
+    expires: u64,
+}
+
+/// What follows `mesh1.`, or why there is none.
+fn unprefixed(text: &str) -> Result<&str, ReadTokenError> {
+    if let Some(body) = text.strip_prefix(PREFIX) {
+        return Ok(body);
+    }
+    let form = text
+        .strip_prefix("mesh")
+        .and_then(|rest| rest.split_once('.'))
+        .map(|(form, _)| form);
+    match form.and_then(|form| form.parse().ok()) {
+        Some(found) if found > 1 => Err(ReadTokenError::Newer { found }),
+        _ => Err(ReadTokenError::NotAToken),
+    }
+}
+
+/// Names a wrong character in a text that is too short anyway: it may be why.
+fn decode_what_is_there(body: &[u8]) -> Result<(), ReadTokenError> {
+    let is_wrong = |byte: &u8| !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'_');
+    match body.iter().position(is_wrong) {
+        Some(before) => Err(ReadTokenError::Character {
+            position: before + 1,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn decode(text: &[u8]) -> Result<Zeroizing<Vec<u8>>, ReadTokenError> {
+    BASE64URL_NOPAD
+        .decode(text)
+        .map(Zeroizing::new)
+        .map_err(|error| match error.kind {
+            data_encoding::DecodeKind::Symbol => ReadTokenError::Character {
+                position: error.position + 1,
+            },
+            _ => ReadTokenError::Altered,
+        })
+}
+
+fn checksum(payload: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(payload).into();
+    [a, b, c, d]
+}
+
+const PREFIX: &str = "mesh1.";
+const LENGTH_BYTES: usize = 3;
+const CHECKSUM_BYTES: usize = 4;
+/// Characters that hold the length: four, exactly.
+const HEAD: usize = 4;
+const MAX_PAYLOAD: u32 = 0x00ff_ffff;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As release 0.1 wrote it. Today's code must read it for as long as form 1 is spoken.
+    const V1: &str = include_str!("token/v1.txt");
+
+    fn token() -> Token {
+        Token {
+            mesh: "home".to_owned(),
+            urls: vec![
+                "tls://controller.example:4222".to_owned(),
+                "tls://192.0.2.7:4222".to_owned(),
+            ],
+            ca: CaFingerprint::from_bytes([7; 32]),
+            id: "k3v9q2".to_owned(),
+            joiner: UserKey::generate().unwrap(),
+            controller: crate::keys::SigningKey::generate().unwrap().public(),
+            node: Some("web-1".to_owned()),
+            expires: 1_796_000_000,
+        }
+    }
+
+    fn read(text: &str) -> Result<Token, ReadTokenError> {
+        text.parse()
+    }
+
+    #[test]
+    fn it_comes_back_whole() {
+        let token = token();
+        let text = token.render();
+        let again = read(&format!("  {}\n", text.expose())).unwrap();
+        assert_eq!(again.render().expose(), text.expose());
+        assert_eq!(again.hash(), token.hash());
+        assert_eq!(again.mesh, token.mesh);
+        assert_eq!(again.urls, token.urls);
+        assert_eq!(again.ca, token.ca);
+        assert_eq!(again.id, token.id);
+        assert_eq!(again.joiner.seed().expose(), token.joiner.seed().expose());
+        assert_eq!(again.controller, token.controller);
+        assert_eq!(again.node, token.node);
+        assert_eq!(again.expires, token.expires);
+        assert!(text.expose().len() < 400, "{}", text.expose().len());
+    }
+
+    #[test]
+    fn form_1_is_still_read() {
+        let token = read(V1).unwrap();
+        assert_eq!(
+            (
+                token.mesh.as_str(),
+                token.id.as_str(),
+                token.node.as_deref()
+            ),
+            ("home", "k3v9q2", Some("web-1"))
+        );
+        assert_eq!(token.render().expose(), V1.trim());
+    }
+
+    #[test]
+    fn cut_anywhere_it_is_said_to_be_cut_short() {
+        let text = token().render();
+        for end in PREFIX.len()..text.expose().len() {
+            let error = read(text.expose().get(..end).unwrap()).unwrap_err();
+            assert!(
+                matches!(error, ReadTokenError::CutShort { .. }),
+                "cut at {end}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_paste_is_told_what_is_wrong() {
+        let text = token().render();
+        let text = text.expose();
+        let body = text.strip_prefix(PREFIX).unwrap();
+        let rows = [
+            (
+                String::new(),
+                "this is no token: one begins with `mesh1.`; `meshctl token create` prints one",
+            ),
+            ("hello".to_owned(), "this is no token"),
+            (text.get(1..).unwrap().to_owned(), "this is no token"),
+            (format!("mesh0.{body}"), "this is no token"),
+            (format!("mesh.{body}"), "this is no token"),
+            (
+                format!("mesh2.{body}"),
+                "the token is of form 2, and this release reads form 1",
+            ),
+            (format!("{text}A"), "the token goes on after its end"),
+            (
+                format!("{text} --name web-1"),
+                "the token goes on after its end",
+            ),
+            (
+                text.replacen(body.get(20..21).unwrap(), " ", 1),
+                "belongs in no token",
+            ),
+            (
+                format!("mesh1. {body}"),
+                "character 1 after `mesh1.` belongs in no token",
+            ),
+            (
+                format!("mesh1.{} …", body.get(..20).unwrap()),
+                "character 21 after `mesh1.` belongs in no token",
+            ),
+        ];
+        for (text, expected) in rows {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(
+                error.contains(expected),
+                "`{expected}` expected, got `{error}`"
+            );
+        }
+    }
+
+    #[test]
+    fn content_no_release_wrote_is_refused_although_its_checksum_fits() {
+        let with = |payload: &[u8]| {
+            let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+            let body = [&length[1..], payload, &checksum(payload)].concat();
+            read(&format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&body))).unwrap_err()
+        };
+        let token = token();
+        assert_eq!(with(&[]), ReadTokenError::Form);
+        assert_eq!(
+            with(&[&token.payload()[..], &[0]].concat()),
+            ReadTokenError::Form
+        );
+        let mut payload = token.payload().to_vec();
+        let seed = token.joiner.seed_bytes();
+        let at = payload
+            .windows(seed.len())
+            .position(|window| window == &seed[..])
+            .unwrap();
+        payload[at + 5] ^= 1;
+        assert!(matches!(
+            with(&payload),
+            ReadTokenError::Key(KeyTextError::Malformed { .. })
+        ));
+    }
+
+    #[test]
+    fn neither_debug_nor_an_error_shows_the_secret() {
+        let token = token();
+        let text = token.render();
+        let printed = format!("{token:?} {token:#?} {text:?} {:?}", token.hash());
+        assert!(
+            !printed.contains(token.joiner.seed().expose()) && !printed.contains(text.expose()),
+            "{printed}"
+        );
+        let mut cut = text.expose().to_owned();
+        cut.truncate(100);
+        let error = read(&cut).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains(cut.get(90..).unwrap()));
+    }
+
+    #[test]
+    fn the_hash_changes_with_everything_the_token_says() {
+        let token = token();
+        let with = |change: fn(&mut Token)| {
+            let mut other = token.clone();
+            change(&mut other);
+            other.hash()
+        };
+        let others = [
+            with(|token| token.mesh.push('x')),
+            with(|token| token.urls.truncate(1)),
+            with(|token| token.ca = CaFingerprint::from_bytes([8; 32])),
+            with(|token| token.id.push('x')),
+            with(|token| token.joiner = UserKey::generate().unwrap()),
+            with(|token| token.node = None),
+            with(|token| token.expires += 1),
+        ];
+        for other in others {
+            assert_ne!(other, token.hash());
+        }
+        assert_eq!(
+            TokenHash::from_bytes(*token.hash().as_bytes()),
+            token.hash()
+        );
+    }
+
+    #[test]
+    fn it_expires_at_its_second() {
+        let token = token();
+        assert!(!token.is_expired(token.expires - 1));
+        assert!(token.is_expired(token.expires));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn one_changed_character_is_refused(at: prop::sample::Index, to in "[A-Za-z0-9_-]") {
+            let text = token().render();
+            let mut bytes = text.expose().as_bytes().to_vec();
+            let at = PREFIX.len() + at.index(bytes.len() - PREFIX.len());
+            prop_assume!(bytes[at] != to.as_bytes()[0]);
+            bytes[at] = to.as_bytes()[0];
+            prop_assert!(read(&String::from_utf8(bytes).unwrap()).is_err());
+        }
+
+        #[test]
+        fn no_text_makes_reading_panic(text in any::<String>(), body in "[A-Za-z0-9_-]{0,40}") {
+            drop(read(&text));
+            drop(read(&format!("mesh1.{text}")));
+            drop(read(&format!("mesh1.{body}")));
+            drop(read(&format!("mesh1.AAAA{body}")));
+        }
+    }
+}
