@@ -63,8 +63,11 @@ pub(crate) struct DependencyKind {
 
 impl Metadata {
     /// Asks cargo about this workspace. Paths are told relative to its root.
+    ///
+    /// One platform is asked about, for otherwise cargo downloads what only others need.
     pub(crate) fn read() -> Result<Self> {
         let output = cargo(["metadata", "--format-version", "1"])
+            .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
             .stderr(Stdio::inherit())
             .output()
             .context("running cargo metadata")?;

@@ -39,13 +39,17 @@ enum Task {
     Bench(bench::Options),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
         Task::Setup => setup::run(),
         Task::Tidy => tidy::run(),
         Task::Test(options) => test::run(&options),
         Task::TestLive(options) => test_live::run(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Bench(options) => bench::run(&options),
-    }
+    };
+    outcome.unwrap_or_else(|error| {
+        out::step("error", format_args!("{error:#}"));
+        ExitCode::FAILURE
+    })
 }
