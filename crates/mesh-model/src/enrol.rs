@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BoxPublicKey, MeshName, NodeName, PublicKey, Subject, Timestamp, TokenId};
+use crate::{BoxPublicKey, BusFacts, MeshName, NodeName, PublicKey, Subject, Timestamp, TokenId};
 
 /// What a host with a token asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub enum EnrolmentAnswer {
         mesh: MeshName,
         /// Its name.
         node: NodeName,
+        /// What of the bus stands in the subjects it checks.
+        bus: BusFacts,
         /// Its signed credential, on a bus that wants one beside the key.
         jwt: Option<String>,
     },
