@@ -25,7 +25,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Install what the live tests and the demo need into the project's own folder `.mesh`
+    /// Install what the tests and the demo need into the project's own folder `.mesh`
     Setup,
     /// Check what the documents claim: layers, links, rule ids, golden files and the like
     Tidy,

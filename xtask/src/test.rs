@@ -5,10 +5,10 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, root};
 use crate::clock::Stopwatch;
 use crate::tally::Tally;
-use crate::{out, sim, test_live, tidy};
+use crate::{out, setup, sim, test_live, tidy};
 
 /// How thorough.
 #[derive(Args, Debug)]
@@ -26,6 +26,7 @@ const STEPS: &[(&str, Step)] = &[
     }),
     ("clippy", |_, _| succeed(&mut clippy())),
     ("tidy", |_, _| tidy::check()),
+    ("deny", |_, _| succeed(&mut deny()?)),
     ("tests", tests),
     ("sim", simulation),
     ("live", |_, tally| {
@@ -63,6 +64,14 @@ fn clippy() -> Command {
     command
 }
 
+/// What we may depend on. Advisories are left to where their database is at hand.
+fn deny() -> Result<Command> {
+    let mut command = Command::new(setup::cargo_deny()?);
+    command.current_dir(root()).args(["--log-level", "error"]);
+    command.args(["check", "bans", "licenses", "sources"]);
+    Ok(command)
+}
+
 /// All tests that need no server, those in the documentation included.
 fn tests(options: &Options, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
@@ -79,7 +88,9 @@ fn simulation(options: &Options, _: &mut Tally) -> Result<()> {
 }
 
 fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.status().context("starting cargo")?;
+    let status = command
+        .status()
+        .with_context(|| format!("starting {}", command.get_program().display()))?;
     if !status.success() {
         bail!("ended with {status}");
     }
