@@ -16,6 +16,10 @@ pub mod seal;
 
 pub mod token;
 
+pub mod jwt;
+
+pub mod creds;
+
 pub mod tls;
 
 mod entropy;
