@@ -2,8 +2,8 @@
 
 mod seam;
 
-pub use mesh_control::{MessageKey, Queue};
+pub use mesh_control::{MessageKey, NodeSettlement, Queue, Settlement};
 pub use seam::{
     Asserted, BusError, ControllerBus, Delivery, Finding, Incoming, JoinerBus, Link, Listener,
-    ModuleBus, ModuleSettlement, NodeBus, NodeEvent, NodeSettlement, Settlement, Source,
+    ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,
 };

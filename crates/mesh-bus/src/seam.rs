@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use mesh_control::MessageKey;
+use mesh_control::{MessageKey, NodeSettlement, Settlement};
 use mesh_derive::Plan;
 use mesh_model::{BusFacts, EventName, NodeName, SeatName, Subject};
 use tokio::sync::watch;
@@ -85,15 +85,6 @@ pub struct Delivery<R> {
     pub body: Vec<u8>,
     /// What settling it takes.
     pub receipt: R,
-}
-
-/// How a controller settles a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settlement {
-    /// Done with: the bus forgets it.
-    Done,
-    /// Not yet: the bus keeps it and sends it again after this long.
-    Hold(Duration),
 }
 
 /// What bringing the bus to a plan took.
@@ -208,15 +199,6 @@ pub enum NodeEvent<R> {
     Link(Link),
     /// The server does not let the node listen.
     Denied(String),
-}
-
-/// How a node settles a declaration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeSettlement {
-    /// Applied and reported, or superseded.
-    Done,
-    /// Still working on it.
-    Working,
 }
 
 /// A node's side.

@@ -7,4 +7,4 @@ mod fact;
 mod message;
 
 pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
-pub use message::{MessageKey, Queue};
+pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
