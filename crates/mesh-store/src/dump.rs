@@ -163,29 +163,43 @@ pub fn import(
 }
 
 fn fill(from: &Path, engine: &mut dyn Engine, id: StoreId) -> Result<ImportSummary, FillError> {
-    let mut reader = DumpReader::open(from)?;
-    let mut reading = Reading::default();
     let mut batch = Vec::with_capacity(BATCH);
-    while let Some((key, value)) = reader.next()? {
-        if reading.take(&key, &value)?.is_some() {
+    let (records, Meta { id: from, commit }) =
+        read(BufReader::new(File::open(from)?), |(key, value)| {
             batch.push(RawOp::Put { key, value });
-        }
-        if batch.len() == BATCH {
-            engine.apply(&batch)?;
-            batch.clear();
-        }
-    }
-    let Meta { id: from, commit } = reading.finish()?;
+            if batch.len() == BATCH {
+                engine.apply(&batch)?;
+                batch.clear();
+            }
+            Ok(())
+        })?;
     batch.extend(meta::birth(id, commit));
     engine.apply(&batch)?;
     Ok(ImportSummary {
-        records: reader.records,
+        records,
         from,
         commit,
     })
 }
 
+/// Reads a backup to its end: hands out each record that is not the store's own, answers how many there are in all and
+/// what the store said of itself.
+fn read(
+    file: impl Read,
+    mut each: impl FnMut(Pair) -> Result<(), FillError>,
+) -> Result<(u64, Meta), FillError> {
+    let mut reader = DumpReader::begin(file)?;
+    let mut reading = Reading::default();
+    while let Some((key, value)) = reader.next()? {
+        if reading.take(&key, &value)?.is_some() {
+            each((key, value))?;
+        }
+    }
+    Ok((reader.records, reading.finish()?))
+}
+
 /// Why a new store could not be filled: the two sides of it.
+#[derive(Debug)]
 enum FillError {
     File(io::Error),
     Damaged(String),
@@ -305,16 +319,16 @@ impl DumpWriter {
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-struct DumpReader {
-    file: BufReader<File>,
+struct DumpReader<R> {
+    file: R,
     records: u64,
     checksums: crc32fast::Hasher,
 }
 
-impl DumpReader {
-    fn open(path: &Path) -> Result<Self, FillError> {
+impl<R: Read> DumpReader<R> {
+    fn begin(file: R) -> Result<Self, FillError> {
         let mut reader = Self {
-            file: BufReader::new(File::open(path)?),
+            file,
             records: 0,
             checksums: crc32fast::Hasher::new(),
         };
@@ -372,5 +386,45 @@ impl DumpReader {
         let mut bytes = [0; N];
         self.file.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GOLDEN: &[u8] = include_bytes!("../tests/golden/dump-1.bin");
+
+    fn is_damaged(bytes: &[u8]) -> bool {
+        match read(bytes, |_| Ok(())) {
+            Ok(_) => false,
+            Err(FillError::Damaged(_)) => true,
+            Err(FillError::File(error)) if error.kind() == io::ErrorKind::UnexpectedEof => true,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_backup_damaged_anywhere_is_refused() {
+        assert!(!is_damaged(GOLDEN));
+        for bit in 0..GOLDEN.len() * 8 {
+            let mut flipped = GOLDEN.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(is_damaged(&flipped), "bit {bit} flipped");
+        }
+        for length in 0..GOLDEN.len() {
+            assert!(is_damaged(&GOLDEN[..length]), "cut to {length} bytes");
+        }
+        assert!(is_damaged(&[GOLDEN, b"x"].concat()), "one byte more");
+    }
+
+    proptest! {
+        #[test]
+        fn reading_any_bytes_as_a_backup_never_panics(bytes: Vec<u8>) {
+            let bytes = [MAGIC.as_slice(), &bytes].concat();
+            prop_assert!(is_damaged(&bytes));
+        }
     }
 }

@@ -311,7 +311,7 @@ async fn pile_up(
     gate: &FaultGate,
     then: impl FnOnce(&FaultGate),
 ) -> Vec<(u64, Result<u64, StoreError>)> {
-    gate.delay(Duration::from_secs(60));
+    gate.delay(Duration::from_mins(1));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
     for n in 1..=PILED {
