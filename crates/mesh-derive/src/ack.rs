@@ -23,13 +23,24 @@ pub fn is_ack_of(reply: &str, consumer: &ConsumerRef, bus: &BusFacts) -> bool {
 
 fn ack_prefixes(consumer: &ConsumerRef, bus: &BusFacts) -> [String; 2] {
     let (stream, name) = (consumer.stream(), consumer.name());
-    let domain = bus.domain.as_deref().unwrap_or("_");
+    let domain = domain_token(bus).unwrap_or(NO_DOMAIN);
     let hash = account_hash(&bus.account);
     [
         format!("$JS.ACK.{stream}.{name}."),
         format!("$JS.ACK.{domain}.{hash}.{stream}.{name}."),
     ]
 }
+
+/// The domain as it stands in a subject: one token, or no domain a server would have (`isValidName` in nats-server).
+pub(crate) fn domain_token(bus: &BusFacts) -> Option<&str> {
+    bus.domain.as_deref().filter(|domain| {
+        let ends_token = |c: char| c.is_whitespace() || c.is_control() || ".*>".contains(c);
+        !domain.is_empty() && !domain.contains(ends_token)
+    })
+}
+
+/// What a server writes where it has no domain.
+const NO_DOMAIN: &str = "_";
 
 /// The first eight bytes of SHA-256, each as one base-62 digit (nats-server `getHashSize`).
 fn account_hash(account: &str) -> String {

@@ -9,5 +9,5 @@ mod plan;
 pub mod subject;
 
 pub use ack::{ack_filters, is_ack_of};
-pub use derive::{Bounds, controller_grant, derive, node_consumer, own_streams};
+pub use derive::{Bounds, controller_grant, derive, node_consumer, own_streams, system_grant};
 pub use plan::{Accounts, Plan, Share};

@@ -69,6 +69,11 @@ pub fn enrol(token: &TokenId) -> Subject {
     subject(format!("mesh.control.enrol.{token}"))
 }
 
+/// Everything the controller must not miss: reports and requests to be enrolled.
+pub fn controls() -> Filter {
+    filter("mesh.control.>".to_owned())
+}
+
 /// Where a node says that it lives.
 pub fn heartbeat(node: &NodeName) -> Subject {
     subject(format!("mesh.heartbeat.{node}"))
@@ -82,6 +87,11 @@ pub fn heartbeats() -> Filter {
 /// Where a module emits one of its events.
 pub fn event(event: &EventRef) -> Subject {
     subject(format!("mesh.mod.{event}"))
+}
+
+/// Every event of every module.
+pub fn events() -> Filter {
+    filter("mesh.mod.>".to_owned())
 }
 
 /// Where one module sends work to a seat: the sender is in the subject, and so proven by its grant.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Filter, InvalidName, ModuleName, NodeName, TokenId};
+use crate::{Filter, InvalidName, ModuleName, NodeName, Subject, TokenId};
 
 /// One module on one node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -125,11 +125,57 @@ impl Grant {
     pub fn entries(&self) -> usize {
         self.publish.len() + self.subscribe.len() + self.queues.len()
     }
+
+    /// Whether it may publish a message on `subject`.
+    pub fn publishes(&self, subject: &Subject) -> bool {
+        self.publish.iter().any(|allowed| allowed.matches(subject))
+    }
+
+    /// Whether it may subscribe to `filter`, as a member of `queue` where one is given. What may be subscribed alone may
+    /// be subscribed in any group, and not the other way about.
+    pub fn subscribes(&self, filter: &Filter, queue: Option<&str>) -> bool {
+        self.subscribe
+            .iter()
+            .any(|allowed| filter.is_subset_of(allowed))
+            || self.queues.iter().any(|allowed| {
+                queue == Some(allowed.queue.as_str()) && filter.is_subset_of(&allowed.filter)
+            })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_subscription_granted_in_a_group_is_not_granted_alone() {
+        let grant = Grant {
+            publish: BTreeSet::from(["a.>".parse().unwrap()]),
+            subscribe: BTreeSet::from(["b.*.c".parse().unwrap()]),
+            queues: BTreeSet::from([QueueSubscription {
+                filter: "d".parse().unwrap(),
+                queue: "g".to_owned(),
+            }]),
+        };
+        for (filter, queue, expected) in [
+            ("d", Some("g"), true),
+            ("d", Some("h"), false),
+            ("d", None, false),
+            ("b.x.c", None, true),
+            ("b.x.c", Some("g"), true),
+            ("b.>", None, false),
+            ("a.x", None, false),
+        ] {
+            let filter = filter.parse().unwrap();
+            assert_eq!(
+                grant.subscribes(&filter, queue),
+                expected,
+                "{filter} {queue:?}"
+            );
+        }
+        assert!(grant.publishes(&"a.x".parse().unwrap()));
+        assert!(!grant.publishes(&"a".parse().unwrap()));
+    }
 
     #[test]
     fn principals_read_back_as_they_are_written() {

@@ -1,0 +1,136 @@
+//! The grants: allow lists only, each entry something its owner does.
+
+use std::collections::BTreeSet;
+
+use mesh_model::{
+    BusFacts, ConsumerRef, EventRef, Filter, Grant, InstanceRef, Manifest, NodeName, Principal,
+    QueueSubscription, Records, SeatName, TokenId,
+};
+
+use crate::ack::ack_filters;
+use crate::derive::{CONTROLLER, announced, consumer};
+use crate::subject::{self, filter};
+
+/// What the controller uses in the account that holds JetStream, and not more.
+pub fn controller_grant(bus: &BusFacts) -> Grant {
+    let allow = |text: &str| filter(text.to_owned());
+    let mut publish = BTreeSet::from([
+        allow("$JS.API.>"),
+        subject::declares(),
+        subject::epoch().into(),
+        subject::mark().into(),
+        allow("mesh.inbox.>"),
+        allow("mesh.parked.>"),
+    ]);
+    for stream in [subject::control_stream(), subject::events_stream()] {
+        publish.extend(ack_filters(&consumer(stream, CONTROLLER), bus));
+    }
+    Grant {
+        publish,
+        subscribe: BTreeSet::from([
+            subject::inbox(&Principal::Controller),
+            subject::heartbeats(),
+            allow("$JS.EVENT.ADVISORY.>"),
+        ]),
+        queues: BTreeSet::new(),
+    }
+}
+
+/// What the controller uses in the system account of a server whose files it writes: to have them read again, and to
+/// hear how that went.
+pub fn system_grant() -> Grant {
+    Grant {
+        publish: BTreeSet::from([filter("$SYS.REQ.SERVER.*.RELOAD".to_owned())]),
+        subscribe: BTreeSet::from([subject::inbox(&Principal::Controller)]),
+        queues: BTreeSet::new(),
+    }
+}
+
+/// A node hears its declarations, settles them, reports and lives.
+pub(crate) fn node_grant(node: &NodeName, bus: &BusFacts) -> Grant {
+    let mut publish = BTreeSet::from([
+        subject::report(node).into(),
+        subject::heartbeat(node).into(),
+    ]);
+    publish.extend(ack_filters(
+        &consumer(subject::nodes_stream(), node.as_str()),
+        bus,
+    ));
+    Grant {
+        publish,
+        subscribe: BTreeSet::from([
+            subject::deliver_node(node).into(),
+            subject::inbox(&Principal::Node(node.clone())),
+        ]),
+        queues: BTreeSet::new(),
+    }
+}
+
+/// What all instances of a module have in common: its events, the seats it sends to, what it follows, what it holds.
+pub(crate) fn module_grant(
+    manifest: &Manifest,
+    held: &BTreeSet<&SeatName>,
+    records: &Records,
+) -> Grant {
+    let module = &manifest.module;
+    let mut grant = Grant::default();
+    grant
+        .publish
+        .insert(subject::event(&announced(module)).into());
+    for event in &manifest.emits {
+        let event = EventRef {
+            module: module.clone(),
+            event: event.clone(),
+        };
+        grant.publish.insert(subject::event(&event).into());
+    }
+    let registered = |seat: &&SeatName| records.declared.seats.contains_key(*seat);
+    for seat in manifest.sends_to.iter().filter(registered) {
+        grant.publish.insert(subject::work(seat, module).into());
+    }
+    if !manifest.follows.is_empty() {
+        read_in_group(
+            &mut grant,
+            &consumer(subject::events_stream(), module.as_str()),
+            subject::deliver_module(module).into(),
+            &records.bus,
+        );
+    }
+    for seat in held {
+        read_in_group(
+            &mut grant,
+            &consumer(subject::seat_stream(seat), seat.as_str()),
+            subject::deliver_seat(seat).into(),
+            &records.bus,
+        );
+    }
+    grant
+}
+
+/// Adds what reading one push consumer in its group takes: its deliver subject in that group only, and its acks. The
+/// group is named after the consumer.
+fn read_in_group(grant: &mut Grant, consumer: &ConsumerRef, deliver: Filter, bus: &BusFacts) {
+    grant.publish.extend(ack_filters(consumer, bus));
+    grant.queues.insert(QueueSubscription {
+        filter: deliver,
+        queue: consumer.name().to_owned(),
+    });
+}
+
+/// A module on a node: the module's authority and an inbox of its own.
+pub(crate) fn instance_grant(instance: &InstanceRef, module: &Grant) -> Grant {
+    let mut grant = module.clone();
+    grant
+        .subscribe
+        .insert(subject::inbox(&Principal::Instance(instance.clone())));
+    grant
+}
+
+/// The holder of a token asks once, and hears the answer.
+pub(crate) fn joiner_grant(token: &TokenId) -> Grant {
+    Grant {
+        publish: BTreeSet::from([subject::enrol(token).into()]),
+        subscribe: BTreeSet::from([subject::inbox(&Principal::Joiner(token.clone()))]),
+        queues: BTreeSet::new(),
+    }
+}
