@@ -25,3 +25,6 @@ pub mod tls;
 mod entropy;
 
 pub use entropy::EntropyError;
+
+#[cfg(test)]
+mod on_a_server;
