@@ -10,6 +10,7 @@ use thiserror::Error;
 
 pub mod faulty;
 pub(crate) mod files;
+pub(crate) mod guard;
 mod redb;
 mod sled;
 
@@ -130,9 +131,12 @@ impl EngineKind {
     ) -> Result<(), E> {
         let staged = self.staged(dir);
         files::remove(&staged).map_err(EngineError::from)?;
-        let mut engine = self.make_at(&staged)?;
-        fill(engine.as_mut())?;
-        engine.close()?;
+        let mut engine = guard::guard(|| self.make_at(&staged))?;
+        if let Err(error) = guard::guard(|| fill(engine.as_mut())) {
+            guard::put_down(engine);
+            return Err(error);
+        }
+        guard::guard(|| engine.close())?;
         files::sync_tree(&staged).map_err(EngineError::from)?;
         files::rename(&staged, &self.path(dir)).map_err(EngineError::from)?;
         Ok(())

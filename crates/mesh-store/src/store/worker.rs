@@ -1,9 +1,7 @@
 //! The thread that owns the engine: groups commits, answers in order, and dies and comes back with the disk.
 
-use std::any::Any;
 use std::fs::File;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -11,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{Answer, Opened, Request};
 use crate::dump::{self, ExportSummary};
+use crate::engine::guard::{guard, put_down};
 use crate::engine::{Engine, EngineError, IfAbsent, RawOp, files};
 use crate::error::StoreError;
 use crate::meta::{self, Meta, ReadError, Reading, StoreId};
@@ -291,34 +290,6 @@ fn read(dir: &Path, engine: &dyn Engine) -> Result<Opened, StoreError> {
             found,
             ours: meta::SCHEMA,
         }),
-    }
-}
-
-/// An engine that panics has met bytes it did not expect.
-fn guard<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(EngineError::Corrupt(format!(
-            "the engine panicked: {}",
-            panic_text(&*panic)
-        )))
-    })
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("without a word")
-}
-
-/// Drops an engine that failed; sled may panic even in that, and there is nothing left to save.
-fn put_down(engine: Box<dyn Engine>) {
-    if let Err(error) = guard(|| {
-        drop(engine);
-        Ok(())
-    }) {
-        tracing::warn!(%error, "the failed engine could not be dropped cleanly");
     }
 }
 

@@ -306,6 +306,17 @@ async fn load((store, opened): (Store, mesh_store::Opened)) {
 
 async fn live_through_faults(dir: &Path, kind: EngineKind) {
     let prefix = setting("SHIM_FAULT").unwrap();
+    for fault in ["enospc", "eio"] {
+        let switch = format!("{prefix}.{fault}");
+        fs::write(&switch, "").unwrap();
+        let error = Store::open(dir, kind, ID).await.unwrap_err();
+        assert_eq!(
+            error.class(),
+            Class::Retry,
+            "created during {fault}: {error}"
+        );
+        fs::remove_file(&switch).unwrap();
+    }
     let (store, _) = Store::open(dir, kind, ID).await.unwrap();
     let mut reached = 0;
     for fault in ["enospc", "eio", "enospc"] {
