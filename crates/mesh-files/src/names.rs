@@ -1,0 +1,100 @@
+//! Texts into names, with an error for each that is none.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::str::FromStr;
+
+use mesh_model::{EventRef, InvalidName};
+
+use crate::form::Text;
+use crate::source::{Source, quoted};
+use crate::{ErrorCode, FileError};
+
+/// One file's names as they are read, and what was wrong with them.
+#[derive(Debug)]
+pub(crate) struct Names<'s, 'e> {
+    pub(crate) source: Source<'s>,
+    pub(crate) errors: &'e mut Vec<FileError>,
+}
+
+/// Where something stands: the byte of its first character.
+pub(crate) type Offset = usize;
+
+impl Names<'_, '_> {
+    /// Notes that something at a place is wrong.
+    pub(crate) fn refuse(&mut self, at: Offset, code: ErrorCode, message: String) {
+        if self.errors.len() < ERROR_LIMIT {
+            self.errors.push(self.source.error(at, code, message));
+        }
+    }
+
+    /// One name. `field` says where it was written: `"name" in [module]`.
+    pub(crate) fn one<T: FromStr<Err = InvalidName>>(
+        &mut self,
+        field: &str,
+        text: &Text,
+    ) -> Option<T> {
+        match text.get_ref().parse() {
+            Ok(name) => Some(name),
+            Err(InvalidName { kind, name, rule }) => {
+                let message = format!("{field}: {kind} name {}: {rule}", quoted(&name));
+                self.refuse(text.span().start, ErrorCode::InvalidName, message);
+                None
+            }
+        }
+    }
+
+    /// One `<module>.<event>`.
+    pub(crate) fn event(&mut self, field: &str, text: &Text) -> Option<EventRef> {
+        if text.get_ref().contains('.') {
+            return self.one(field, text);
+        }
+        let message = format!(
+            "{field}: {} names no module's event; write \"<module>.<event>\"",
+            quoted(text.get_ref())
+        );
+        self.refuse(text.span().start, ErrorCode::InvalidName, message);
+        None
+    }
+
+    /// A list of names, each once, with its place.
+    pub(crate) fn set<T: FromStr<Err = InvalidName> + Ord>(
+        &mut self,
+        field: &str,
+        texts: &[Text],
+    ) -> BTreeMap<T, Offset> {
+        self.distinct(field, texts, Self::one)
+    }
+
+    /// A list of `<module>.<event>`, each once, with its place.
+    pub(crate) fn events(&mut self, field: &str, texts: &[Text]) -> BTreeMap<EventRef, Offset> {
+        self.distinct(field, texts, Self::event)
+    }
+
+    fn distinct<T: Ord>(
+        &mut self,
+        field: &str,
+        texts: &[Text],
+        read: impl Fn(&mut Self, &str, &Text) -> Option<T>,
+    ) -> BTreeMap<T, Offset> {
+        let mut names = BTreeMap::new();
+        for text in texts {
+            let Some(name) = read(self, field, text) else {
+                continue;
+            };
+            match names.entry(name) {
+                Entry::Vacant(free) => {
+                    free.insert(text.span().start);
+                }
+                Entry::Occupied(_) => {
+                    let message = format!("{field} lists {} twice", quoted(text.get_ref()));
+                    self.refuse(text.span().start, ErrorCode::Duplicate, message);
+                }
+            }
+        }
+        names
+    }
+}
+
+/// Errors kept for one file; with more of them nobody reads on, and each costs a walk through the text.
+const ERROR_LIMIT: usize = 100;

@@ -1,0 +1,74 @@
+//! Files as operators write them, each beside what is answered.
+//!
+//! `cases/NAME.in.toml` is a module's file beside a bare `mesh.toml`; named `mesh-…` it is the `mesh.toml`, alone;
+//! a folder `cases/NAME` is a directory as an operator has it. `cases/NAME.out.txt` is the answer.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mesh_files::{FileError, SourceFile, assemble, load};
+use mesh_model::Declared;
+
+#[test]
+fn every_case_is_answered_as_written_beside_it() {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(cases()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let stem = [".in.toml", ".out.txt"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end));
+        names.insert(stem.unwrap_or(&name).to_owned());
+    }
+    assert!(names.len() > 40, "only {} cases", names.len());
+
+    let mut wrong = Vec::new();
+    for name in names {
+        let answer = answer(&name).unwrap();
+        let expected = fs::read_to_string(cases().join(format!("{name}.out.txt")));
+        if expected.as_ref().ok() != Some(&answer) {
+            wrong.push(format!(
+                "--- {name}: {expected:?}, but the answer is\n{answer}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+fn answer(name: &str) -> io::Result<String> {
+    let folder = cases().join(name);
+    if folder.is_dir() {
+        return Ok(shown(load(&folder)));
+    }
+    let text = fs::read_to_string(cases().join(format!("{name}.in.toml")))?;
+    let file = |path: &str, text: &str| SourceFile {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    };
+    let files = if name.starts_with("mesh-") {
+        vec![file("mesh.toml", &text)]
+    } else {
+        let mesh = "version = 1\n[mesh]\nname = \"home\"\n";
+        vec![file("mesh.toml", mesh), file("modules/mailer.toml", &text)]
+    };
+    Ok(shown(assemble(&files)))
+}
+
+/// The declaration, or a line for each error: its code, then what is shown.
+fn shown(answer: Result<Declared, Vec<FileError>>) -> String {
+    let mut text = String::new();
+    let written = match answer {
+        Ok(declared) => writeln!(text, "{declared:#?}"),
+        Err(errors) => errors
+            .iter()
+            .try_for_each(|error| writeln!(text, "{} {error}", error.code)),
+    };
+    assert!(written.is_ok(), "a string can be written to");
+    text
+}
