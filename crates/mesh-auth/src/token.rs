@@ -7,6 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use mesh_model::{InvalidName, MeshName, NodeName, TokenId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -21,19 +22,19 @@ use crate::{
 #[derive(Clone)]
 pub struct Token {
     /// The mesh's name.
-    pub mesh: String,
+    pub mesh: MeshName,
     /// Where the bus is reached.
     pub urls: Vec<String>,
     /// The certificate authority the bus's certificate must come from.
     pub ca: CaFingerprint,
     /// The token's id, under which the joiner asks.
-    pub id: String,
+    pub id: TokenId,
     /// The joiner's bootstrap credential.
     pub joiner: UserKey,
     /// Whose declarations the node will obey.
     pub controller: SigningPublic,
     /// The name the node must take, if the operator chose one.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// The end of its use, in unix seconds.
     pub expires: u64,
 }
@@ -65,13 +66,13 @@ impl Token {
 
     fn payload(&self) -> Zeroizing<Vec<u8>> {
         let form = FormV1 {
-            mesh: &self.mesh,
+            mesh: self.mesh.as_str(),
             urls: self.urls.iter().map(String::as_str).collect(),
             ca: *self.ca.as_bytes(),
-            id: &self.id,
+            id: self.id.as_str(),
             joiner: &self.joiner.seed_bytes(),
             controller: &self.controller.to_bytes(),
-            node: self.node.as_deref(),
+            node: self.node.as_ref().map(NodeName::as_str),
             expires: self.expires,
         };
         #[expect(
@@ -88,13 +89,13 @@ impl Token {
             return Err(ReadTokenError::Form);
         }
         Ok(Self {
-            mesh: form.mesh.to_owned(),
+            mesh: form.mesh.parse()?,
             urls: form.urls.into_iter().map(str::to_owned).collect(),
             ca: CaFingerprint::from_bytes(form.ca),
-            id: form.id.to_owned(),
+            id: form.id.parse()?,
             joiner: UserKey::from_seed_bytes(form.joiner).map_err(ReadTokenError::Key)?,
             controller: SigningPublic::from_bytes(form.controller).map_err(ReadTokenError::Key)?,
-            node: form.node.map(str::to_owned),
+            node: form.node.map(str::parse).transpose()?,
             expires: form.expires,
         })
     }
@@ -228,6 +229,9 @@ pub enum ReadTokenError {
     /// The checksum fits, the content does not: no release wrote it.
     #[error("the token's content is in no form this release reads; create another one")]
     Form,
+    /// The checksum fits, but a name in it is none.
+    #[error("the token's content is wrong; create another one")]
+    Name(#[from] InvalidName),
     /// The checksum fits, but a key in it is none.
     #[error("the token's content is wrong; create another one")]
     Key(#[source] KeyTextError),

@@ -9,16 +9,16 @@ const V1: &str = include_str!("v1.txt");
 
 fn token() -> Token {
     Token {
-        mesh: "home".to_owned(),
+        mesh: "home".parse().unwrap(),
         urls: vec![
             "tls://controller.example:4222".to_owned(),
             "tls://192.0.2.7:4222".to_owned(),
         ],
         ca: CaFingerprint::from_bytes([7; 32]),
-        id: "k3v9q2".to_owned(),
+        id: "k3v9q2".parse().unwrap(),
         joiner: UserKey::generate().unwrap(),
         controller: crate::keys::SigningKey::generate().unwrap().public(),
-        node: Some("web-1".to_owned()),
+        node: Some("web-1".parse().unwrap()),
         expires: 1_796_000_000,
     }
 }
@@ -52,7 +52,7 @@ fn form_1_is_still_read() {
         (
             token.mesh.as_str(),
             token.id.as_str(),
-            token.node.as_deref()
+            token.node.as_ref().map(NodeName::as_str)
         ),
         ("home", "k3v9q2", Some("web-1"))
     );
@@ -130,6 +130,13 @@ fn content_no_release_wrote_is_refused_although_its_checksum_fits() {
         ReadTokenError::Form
     );
     let mut payload = token.payload().to_vec();
+    let at = payload
+        .windows(5)
+        .position(|window| window == b"web-1")
+        .unwrap();
+    payload[at] = b'W';
+    assert!(matches!(with(&payload), ReadTokenError::Name(_)));
+    payload[at] = b'w';
     let seed = token.joiner.seed_bytes();
     let at = payload
         .windows(seed.len())
@@ -166,10 +173,10 @@ fn the_hash_changes_with_everything_the_token_says() {
         other.hash()
     };
     let others = [
-        with(|token| token.mesh.push('x')),
+        with(|token| token.mesh = "other".parse().unwrap()),
         with(|token| token.urls.truncate(1)),
         with(|token| token.ca = CaFingerprint::from_bytes([8; 32])),
-        with(|token| token.id.push('x')),
+        with(|token| token.id = "other".parse().unwrap()),
         with(|token| token.joiner = UserKey::generate().unwrap()),
         with(|token| token.node = None),
         with(|token| token.expires += 1),
