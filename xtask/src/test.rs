@@ -60,7 +60,7 @@ fn walk(steps: &[(&str, Step)], options: &Options, tally: &mut Tally) -> Result<
 
 fn clippy() -> Command {
     let mut command = cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
-    command.args(["--", "-D", "warnings"]);
+    command.args(["--all-features", "--", "-D", "warnings"]);
     command
 }
 
@@ -75,7 +75,7 @@ fn deny() -> Result<Command> {
 /// All tests that need no server, those in the documentation included.
 fn tests(options: &Options, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.args(["--exclude", "live-tests"]);
+    command.args(["--all-features", "--exclude", "live-tests"]);
     if options.long {
         command.env("PROPTEST_CASES", LONG_CASES);
     }

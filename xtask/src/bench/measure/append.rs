@@ -6,26 +6,23 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Row;
+use super::{Effort, Row, middle};
 use crate::clock::Stopwatch;
 
 /// About what one report of a node is on disk.
-const RECORD: [u8; 300] = [7; 300];
+pub(super) const RECORD: [u8; 300] = [7; 300];
 
 /// The most records that a controller takes into one commit.
-const BATCH: usize = 256;
-
-/// How often each is measured; the middle one counts.
-const RUNS: usize = 5;
+pub(super) const BATCH: usize = 256;
 
 /// One flush a record, under the ceiling of one flush for a whole batch.
-pub(super) fn rows(folder: &Path) -> Result<Vec<Row>> {
+pub(super) fn rows(folder: &Path, effort: Effort) -> Result<Vec<Row>> {
     let mut each = Vec::new();
     let mut batches = Vec::new();
     // Taken in turns, so that a neighbour's load falls on both alike.
-    for _ in 0..RUNS {
-        each.push(append(folder, 1, 500)?);
-        batches.push(append(folder, BATCH, 40)?);
+    for _ in 0..effort.runs {
+        each.push(append(folder, 1, effort.rounds * 10)?);
+        batches.push(append(folder, BATCH, effort.rounds)?);
     }
     let ceiling = middle(batches);
     let row = |name, value| Row {
@@ -42,7 +39,7 @@ pub(super) fn rows(folder: &Path) -> Result<Vec<Row>> {
 }
 
 /// Records a second, flushed to the disk in batches.
-fn append(folder: &Path, batch: usize, batches: u32) -> Result<f64> {
+pub(super) fn append(folder: &Path, batch: usize, batches: u32) -> Result<f64> {
     let path = folder.join("appended");
     let mut file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
     let bytes = RECORD.repeat(batch);
@@ -55,24 +52,4 @@ fn append(folder: &Path, batch: usize, batches: u32) -> Result<f64> {
     let seconds = watch.elapsed().as_secs_f64();
     let batch = u32::try_from(batch).context("a batch is small")?;
     Ok(f64::from(batch) * f64::from(batches) / seconds)
-}
-
-/// The middle of what was measured; nothing measured is nothing.
-fn middle(mut measured: Vec<f64>) -> f64 {
-    measured.sort_by(f64::total_cmp);
-    measured
-        .get(measured.len() / 2)
-        .copied()
-        .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_middle_is_no_outlier() {
-        assert!((middle(vec![9.0, 1.0, 2.0, 1000.0, 3.0]) - 3.0).abs() < f64::EPSILON);
-        assert!(middle(vec![]).abs() < f64::EPSILON);
-    }
 }
