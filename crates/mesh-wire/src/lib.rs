@@ -1,1 +1,36 @@
-//! What is said and what is kept, byte for byte.
+//! What is said and what is kept, byte for byte, in every version still spoken.
+//!
+//! The types of the core are free to change; these bytes are not. Each boundary has forms of its own that never change
+//! once written, and converts. A form that must say more becomes a new version beside the old one, whose decoder stays;
+//! `tests/golden` holds the bytes of each, and today's code reads them.
+//!
+//! Bytes are read to the end, in the one way they are written: whatever decodes encodes to the same bytes again.
+//!
+//! - [`encode_declaration`], [`seal_signed`], [`to_sign`]: what the controller says and signs
+//! - [`encode_report`], [`encode_heartbeat`]: what a node says
+//! - [`encode_enrolment`], [`encode_enrolment_answer`]: how a host becomes a node
+//! - [`encode_announcement`]: what a module says of itself, in JSON, since modules are written in any language
+//! - [`encode_mark`]: how far a store had come, said where the store is not
+//! - [`fact_entry`], [`fact_key`], [`read_fact`]: what the controller keeps on disk
+
+mod announce;
+mod codec;
+mod declaration;
+mod enrol;
+mod error;
+mod fact;
+mod mark;
+mod report;
+mod signed;
+
+pub use announce::{Announcement, decode_announcement, encode_announcement};
+pub use codec::MAX_BYTES;
+pub use declaration::{decode_declaration, encode_declaration};
+pub use enrol::{
+    decode_enrolment, decode_enrolment_answer, encode_enrolment, encode_enrolment_answer,
+};
+pub use error::{FieldError, InvalidText, WireError};
+pub use fact::{DiskEntry, fact_entry, fact_key, read_fact};
+pub use mark::{Mark, decode_mark, encode_mark};
+pub use report::{decode_heartbeat, decode_report, encode_heartbeat, encode_report};
+pub use signed::{Signed, SignedKind, open_signed, seal_signed, to_sign};

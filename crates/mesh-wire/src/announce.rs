@@ -1,0 +1,108 @@
+//! The `announced` event: the one event whose body is ours, in JSON so that a module in any language can write it.
+
+use mesh_model::NodeName;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{bounded, field_of, text};
+use crate::error::WireError;
+
+const WHAT: &str = "announcement";
+
+/// What a module says of itself when it starts. Which module it is, the subject says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// The release it is.
+    pub release: String,
+    /// Where it runs.
+    pub node: NodeName,
+    /// Which run of it, in words of its own.
+    pub instance: Option<String>,
+}
+
+/// The body of the event: `{"release":"1.2","node":"web-1","instance":"a"}`, without `instance` when there is none.
+#[expect(
+    clippy::expect_used,
+    reason = "serde_json fails to write only when a type's Serialize or the writer fails, or at a map key that is no \
+              string: this struct of strings has none of them"
+)]
+pub fn encode_announcement(announcement: &Announcement) -> Vec<u8> {
+    serde_json::to_vec(&AnnouncementForm {
+        release: announcement.release.clone(),
+        node: announcement.node.to_string(),
+        instance: announcement.instance.clone(),
+    })
+    .expect("strings are written to a growing buffer")
+}
+
+/// The announcement in an event's body. Members not known here are passed over: JSON has room for more without a
+/// version.
+pub fn decode_announcement(body: &[u8]) -> Result<Announcement, WireError> {
+    bounded(WHAT, body)?;
+    let form: AnnouncementForm =
+        serde_json::from_slice(body).map_err(|error| WireError::Malformed {
+            what: WHAT,
+            why: error.to_string(),
+        })?;
+    Ok(Announcement {
+        release: form.release,
+        node: text("node", form.node).map_err(field_of(WHAT))?,
+        instance: form.instance,
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct AnnouncementForm {
+    release: String,
+    node: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announcement(instance: Option<&str>) -> Announcement {
+        Announcement {
+            release: "1.2".to_owned(),
+            node: "web-1".parse().unwrap(),
+            instance: instance.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_a_plain_client_writes_is_understood() {
+        for (body, expected) in [
+            (r#"{"release":"1.2","node":"web-1"}"#, announcement(None)),
+            (
+                r#" { "node": "web-1", "pid": 7, "instance": "a", "release": "1.2" } "#,
+                announcement(Some("a")),
+            ),
+            (
+                r#"{"release":"1.2","node":"web-1","instance":null}"#,
+                announcement(None),
+            ),
+        ] {
+            assert_eq!(decode_announcement(body.as_bytes()), Ok(expected), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_announcement_is_refused_saying_why() {
+        for (body, message) in [
+            ("", "the announcement is empty"),
+            (
+                "{}",
+                "the announcement is malformed: missing field `release` at line 1 column 2",
+            ),
+            (
+                r#"{"release":"1","node":"web.01"}"#,
+                "the announcement holds an invalid node: node name \"web.01\": '.' at byte 3 is not one of a-z, 0-9 \
+                 and '-' (names are RFC 1123 labels: no dots, no upper case)",
+            ),
+        ] {
+            let error = decode_announcement(body.as_bytes()).map_err(|error| error.to_string());
+            assert_eq!(error, Err(message.to_owned()), "{body}");
+        }
+    }
+}

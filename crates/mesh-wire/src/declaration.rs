@@ -1,0 +1,180 @@
+//! Declarations: the bytes the controller signs, and how a module runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mesh_model::{Declaration, Generation, Restart, Run, Sealed, Workload};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, Versions, field_of, text, texts, written};
+use crate::error::{FieldError, WireError};
+
+pub(crate) const WHAT: &str = "declaration";
+
+/// The bytes of a declaration, in the newest version: what is signed, and sent inside [`seal_signed`](crate::seal_signed).
+pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
+    codec::write(&DeclarationForm::V1(declaration.into()))
+}
+
+/// The declaration in the body of what was signed; check the signature first.
+pub fn decode_declaration(body: &[u8]) -> Result<Declaration, WireError> {
+    let DeclarationForm::V1(form) = codec::read(body)?;
+    form.try_into().map_err(field_of(WHAT))
+}
+
+#[derive(Serialize, Deserialize)]
+enum DeclarationForm {
+    V1(DeclarationV1),
+}
+
+impl Versions for DeclarationForm {
+    const WHAT: &'static str = WHAT;
+    const KNOWN: u32 = 1;
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct DeclarationV1 {
+    node: String,
+    generation: GenerationV1,
+    workloads: Vec<WorkloadV1>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct GenerationV1 {
+    incarnation: u64,
+    counter: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WorkloadV1 {
+    module: String,
+    release: String,
+    run: RunV1,
+    after: BTreeSet<String>,
+    env: BTreeMap<String, String>,
+    restart: RestartV1,
+    key: String,
+    credential: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum RunV1 {
+    Command { program: String, args: Vec<String> },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum RestartV1 {
+    Always,
+    OnFailure,
+    Never,
+}
+
+impl From<&Declaration> for DeclarationV1 {
+    fn from(declaration: &Declaration) -> Self {
+        Self {
+            node: declaration.node.to_string(),
+            generation: declaration.generation.into(),
+            workloads: declaration.workloads.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<DeclarationV1> for Declaration {
+    type Error = FieldError;
+    fn try_from(form: DeclarationV1) -> Result<Self, FieldError> {
+        Ok(Self {
+            node: text("node", form.node)?,
+            generation: form.generation.into(),
+            workloads: form
+                .workloads
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&Workload> for WorkloadV1 {
+    fn from(workload: &Workload) -> Self {
+        Self {
+            module: workload.module.to_string(),
+            release: workload.release.clone(),
+            run: (&workload.run).into(),
+            after: written(&workload.after),
+            env: workload.env.clone(),
+            restart: workload.restart.into(),
+            key: workload.key.to_string(),
+            credential: workload.credential.0.clone(),
+        }
+    }
+}
+
+impl TryFrom<WorkloadV1> for Workload {
+    type Error = FieldError;
+    fn try_from(form: WorkloadV1) -> Result<Self, FieldError> {
+        Ok(Self {
+            module: text("workloads.module", form.module)?,
+            release: form.release,
+            run: form.run.into(),
+            after: texts("workloads.after", form.after)?,
+            env: form.env,
+            restart: form.restart.into(),
+            key: text("workloads.key", form.key)?,
+            credential: Sealed(form.credential),
+        })
+    }
+}
+
+impl From<Generation> for GenerationV1 {
+    fn from(generation: Generation) -> Self {
+        Self {
+            incarnation: generation.incarnation,
+            counter: generation.counter,
+        }
+    }
+}
+
+impl From<GenerationV1> for Generation {
+    fn from(form: GenerationV1) -> Self {
+        Self {
+            incarnation: form.incarnation,
+            counter: form.counter,
+        }
+    }
+}
+
+impl From<&Run> for RunV1 {
+    fn from(run: &Run) -> Self {
+        let Run::Command { program, args } = run;
+        Self::Command {
+            program: program.clone(),
+            args: args.clone(),
+        }
+    }
+}
+
+impl From<RunV1> for Run {
+    fn from(form: RunV1) -> Self {
+        let RunV1::Command { program, args } = form;
+        Self::Command { program, args }
+    }
+}
+
+impl From<Restart> for RestartV1 {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Always => Self::Always,
+            Restart::OnFailure => Self::OnFailure,
+            Restart::Never => Self::Never,
+        }
+    }
+}
+
+impl From<RestartV1> for Restart {
+    fn from(form: RestartV1) -> Self {
+        match form {
+            RestartV1::Always => Self::Always,
+            RestartV1::OnFailure => Self::OnFailure,
+            RestartV1::Never => Self::Never,
+        }
+    }
+}

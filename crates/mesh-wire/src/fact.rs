@@ -1,0 +1,170 @@
+//! What the controller keeps: facts as records, each with its kind and the version of its form.
+
+mod form;
+mod key;
+
+use mesh_control::Fact;
+use mesh_model::SeatRecord;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec::{self, field_of};
+use crate::declaration::{self, DeclarationV1};
+use crate::error::{FieldError, WireError};
+use crate::report::{self, ReportV1};
+use form::{AuditV1, HolderV1, InstanceV1, MeshV1, ModuleV1, NodeV1, PlacedV1, TokenV1};
+
+pub use key::fact_key;
+
+/// A fact as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskEntry {
+    /// Where: see [`fact_key`].
+    pub key: Vec<u8>,
+    /// What it is a fact of.
+    pub kind: u8,
+    /// In which version its body is.
+    pub version: u8,
+    /// What it says, the key's part included.
+    pub body: Vec<u8>,
+}
+
+/// The numbers of the kinds. They stand on disk: one is never given to another kind.
+const MESH: u8 = 1;
+const MODULE: u8 = 2;
+const SEAT: u8 = 3;
+const PLACED: u8 = 4;
+const ASSIGNED: u8 = 5;
+const NODE: u8 = 6;
+const TOKEN: u8 = 7;
+const INSTANCE: u8 = 8;
+const DECLARATION: u8 = 9;
+const REPORT: u8 = 10;
+const AUDIT: u8 = 11;
+
+/// A fact as it is kept, in the newest version.
+pub fn fact_entry(fact: &Fact) -> DiskEntry {
+    let (kind, body) = match fact {
+        Fact::Mesh(mesh) => (MESH, codec::write(&MeshV1::from(mesh))),
+        Fact::Module(manifest) => (MODULE, codec::write(&ModuleV1::from(manifest))),
+        Fact::Seat(seat, holder) => {
+            let form = HolderV1::declared(seat, holder.as_ref());
+            (SEAT, codec::write(&form))
+        }
+        Fact::Placed(module, placement) => {
+            (PLACED, codec::write(&PlacedV1::new(module, placement)))
+        }
+        Fact::Assigned(seat, record) => (ASSIGNED, codec::write(&HolderV1::assigned(seat, record))),
+        Fact::Node(node, record) => (NODE, codec::write(&NodeV1::new(node, record))),
+        Fact::Token(token, record) => (TOKEN, codec::write(&TokenV1::new(token, record))),
+        Fact::Instance(instance, record) => {
+            (INSTANCE, codec::write(&InstanceV1::new(instance, record)))
+        }
+        Fact::Declaration(declaration) => {
+            (DECLARATION, codec::write(&DeclarationV1::from(declaration)))
+        }
+        Fact::Report(report) => (REPORT, codec::write(&ReportV1::from(report))),
+        Fact::Audit(audit) => (AUDIT, codec::write(&AuditV1::from(audit))),
+    };
+    DiskEntry {
+        key: fact_key(&fact.key()),
+        kind,
+        version: 1,
+        body,
+    }
+}
+
+/// The fact that is kept under `key` as `body`, which is in `version` of the form of `kind`.
+pub fn read_fact(key: &[u8], kind: u8, version: u8, body: &[u8]) -> Result<Fact, WireError> {
+    let what = word(kind).ok_or(WireError::UnknownKind { kind })?;
+    let fact = match version {
+        1 => read_v1(what, kind, body)?,
+        0 => {
+            return Err(WireError::Malformed {
+                what,
+                why: "there is no version 0".to_owned(),
+            });
+        }
+        newer => {
+            return Err(WireError::Newer {
+                what,
+                found: newer.into(),
+                known: 1,
+            });
+        }
+    };
+    let expected = fact_key(&fact.key());
+    if key == expected {
+        Ok(fact)
+    } else {
+        Err(WireError::WrongKey {
+            what,
+            found: key.escape_ascii().to_string(),
+            expected: expected.escape_ascii().to_string(),
+        })
+    }
+}
+
+fn read_v1(what: &'static str, kind: u8, body: &[u8]) -> Result<Fact, WireError> {
+    match kind {
+        MESH => read(what, body, |form: MeshV1| form.try_into().map(Fact::Mesh)),
+        MODULE => read(what, body, |form: ModuleV1| {
+            form.try_into().map(Fact::Module)
+        }),
+        SEAT => read(what, body, |form: HolderV1| {
+            form.read().map(|(seat, holder)| Fact::Seat(seat, holder))
+        }),
+        PLACED => read(what, body, |form: PlacedV1| {
+            form.read().map(|(module, on)| Fact::Placed(module, on))
+        }),
+        ASSIGNED => read(what, body, |form: HolderV1| {
+            let (seat, assigned) = form.read()?;
+            Ok(Fact::Assigned(seat, SeatRecord { assigned }))
+        }),
+        NODE => read(what, body, |form: NodeV1| {
+            form.read().map(|(node, record)| Fact::Node(node, record))
+        }),
+        TOKEN => read(what, body, |form: TokenV1| {
+            let (token, record) = form.read()?;
+            Ok(Fact::Token(token, record))
+        }),
+        INSTANCE => read(what, body, |form: InstanceV1| {
+            let (instance, record) = form.read()?;
+            Ok(Fact::Instance(instance, record))
+        }),
+        DECLARATION => read(what, body, |form: DeclarationV1| {
+            form.try_into().map(Fact::Declaration)
+        }),
+        REPORT => read(what, body, |form: ReportV1| {
+            form.try_into().map(Fact::Report)
+        }),
+        AUDIT => read(what, body, |form: AuditV1| Ok(Fact::Audit(form.into()))),
+        kind => Err(WireError::UnknownKind { kind }),
+    }
+}
+
+fn read<T: Serialize + DeserializeOwned>(
+    what: &'static str,
+    body: &[u8],
+    fact: impl FnOnce(T) -> Result<Fact, FieldError>,
+) -> Result<Fact, WireError> {
+    fact(codec::read_plain(what, body)?).map_err(field_of(what))
+}
+
+/// What a kind is, for people.
+fn word(kind: u8) -> Option<&'static str> {
+    Some(match kind {
+        MESH => "mesh",
+        MODULE => "module",
+        SEAT => "seat",
+        PLACED => "placement",
+        ASSIGNED => "assignment",
+        NODE => "node",
+        TOKEN => "token",
+        INSTANCE => "instance",
+        DECLARATION => declaration::WHAT,
+        REPORT => report::REPORT,
+        AUDIT => "audit",
+        _ => return None,
+    })
+}

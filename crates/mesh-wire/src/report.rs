@@ -1,0 +1,235 @@
+//! What a node says of itself: reports and heartbeats.
+
+use std::collections::BTreeMap;
+
+use mesh_model::{
+    Heartbeat, ModuleName, ModuleReport, ModuleState, Outcome, Report, ReportId, Seq, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, Versions, field_of, text};
+use crate::declaration::GenerationV1;
+use crate::error::{FieldError, WireError};
+
+pub(crate) const REPORT: &str = "report";
+const HEARTBEAT: &str = "heartbeat";
+
+/// The bytes of a report, in the newest version.
+pub fn encode_report(report: &Report) -> Vec<u8> {
+    codec::write(&ReportForm::V1(report.into()))
+}
+
+/// The report in these bytes. Whether the node it names is the one that sent it is not known here.
+pub fn decode_report(bytes: &[u8]) -> Result<Report, WireError> {
+    let ReportForm::V1(form) = codec::read(bytes)?;
+    form.try_into().map_err(field_of(REPORT))
+}
+
+/// The bytes of a heartbeat, in the newest version.
+pub fn encode_heartbeat(heartbeat: &Heartbeat) -> Vec<u8> {
+    codec::write(&HeartbeatForm::V1(heartbeat.into()))
+}
+
+/// The heartbeat in these bytes. Whether the node it names is the one that sent it is not known here.
+pub fn decode_heartbeat(bytes: &[u8]) -> Result<Heartbeat, WireError> {
+    let HeartbeatForm::V1(form) = codec::read(bytes)?;
+    form.try_into().map_err(field_of(HEARTBEAT))
+}
+
+#[derive(Serialize, Deserialize)]
+enum ReportForm {
+    V1(ReportV1),
+}
+
+impl Versions for ReportForm {
+    const WHAT: &'static str = REPORT;
+    const KNOWN: u32 = 1;
+}
+
+#[derive(Serialize, Deserialize)]
+enum HeartbeatForm {
+    V1(HeartbeatV1),
+}
+
+impl Versions for HeartbeatForm {
+    const WHAT: &'static str = HEARTBEAT;
+    const KNOWN: u32 = 1;
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ReportV1 {
+    node: String,
+    generation: GenerationV1,
+    seq: u64,
+    at_millis: u64,
+    outcome: OutcomeV1,
+    modules: BTreeMap<String, ModuleReportV1>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum OutcomeV1 {
+    Converged,
+    Converging,
+    Failed { reason: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct ModuleReportV1 {
+    release: String,
+    state: ModuleStateV1,
+    pid: Option<u32>,
+    restarts: u32,
+    reason: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum ModuleStateV1 {
+    Starting,
+    Running,
+    Backoff,
+    Ended,
+    Failed,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HeartbeatV1 {
+    node: String,
+    session: u64,
+    applied: Option<GenerationV1>,
+    seq: u64,
+    deaf: bool,
+    version: String,
+}
+
+impl From<&Report> for ReportV1 {
+    fn from(report: &Report) -> Self {
+        let modules = report.modules.iter();
+        Self {
+            node: report.id.node.to_string(),
+            generation: report.id.generation.into(),
+            seq: report.id.seq.0,
+            at_millis: report.at.as_millis(),
+            outcome: (&report.outcome).into(),
+            modules: modules
+                .map(|(name, module)| (name.to_string(), module.into()))
+                .collect(),
+        }
+    }
+}
+
+impl TryFrom<ReportV1> for Report {
+    type Error = FieldError;
+    fn try_from(form: ReportV1) -> Result<Self, FieldError> {
+        Ok(Self {
+            id: ReportId {
+                node: text("node", form.node)?,
+                generation: form.generation.into(),
+                seq: Seq(form.seq),
+            },
+            at: Timestamp::from_millis(form.at_millis),
+            outcome: form.outcome.into(),
+            modules: form
+                .modules
+                .into_iter()
+                .map(|(name, module)| Ok((text::<ModuleName>("modules", name)?, module.into())))
+                .collect::<Result<_, FieldError>>()?,
+        })
+    }
+}
+
+impl From<&Outcome> for OutcomeV1 {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Converged => Self::Converged,
+            Outcome::Converging => Self::Converging,
+            Outcome::Failed { reason } => Self::Failed {
+                reason: reason.clone(),
+            },
+        }
+    }
+}
+
+impl From<OutcomeV1> for Outcome {
+    fn from(form: OutcomeV1) -> Self {
+        match form {
+            OutcomeV1::Converged => Self::Converged,
+            OutcomeV1::Converging => Self::Converging,
+            OutcomeV1::Failed { reason } => Self::Failed { reason },
+        }
+    }
+}
+
+impl From<&ModuleReport> for ModuleReportV1 {
+    fn from(module: &ModuleReport) -> Self {
+        Self {
+            release: module.release.clone(),
+            state: module.state.into(),
+            pid: module.pid,
+            restarts: module.restarts,
+            reason: module.reason.clone(),
+        }
+    }
+}
+
+impl From<ModuleReportV1> for ModuleReport {
+    fn from(form: ModuleReportV1) -> Self {
+        Self {
+            release: form.release,
+            state: form.state.into(),
+            pid: form.pid,
+            restarts: form.restarts,
+            reason: form.reason,
+        }
+    }
+}
+
+impl From<ModuleState> for ModuleStateV1 {
+    fn from(state: ModuleState) -> Self {
+        match state {
+            ModuleState::Starting => Self::Starting,
+            ModuleState::Running => Self::Running,
+            ModuleState::Backoff => Self::Backoff,
+            ModuleState::Ended => Self::Ended,
+            ModuleState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<ModuleStateV1> for ModuleState {
+    fn from(form: ModuleStateV1) -> Self {
+        match form {
+            ModuleStateV1::Starting => Self::Starting,
+            ModuleStateV1::Running => Self::Running,
+            ModuleStateV1::Backoff => Self::Backoff,
+            ModuleStateV1::Ended => Self::Ended,
+            ModuleStateV1::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<&Heartbeat> for HeartbeatV1 {
+    fn from(heartbeat: &Heartbeat) -> Self {
+        Self {
+            node: heartbeat.node.to_string(),
+            session: heartbeat.session,
+            applied: heartbeat.applied.map(Into::into),
+            seq: heartbeat.seq.0,
+            deaf: heartbeat.deaf,
+            version: heartbeat.version.clone(),
+        }
+    }
+}
+
+impl TryFrom<HeartbeatV1> for Heartbeat {
+    type Error = FieldError;
+    fn try_from(form: HeartbeatV1) -> Result<Self, FieldError> {
+        Ok(Self {
+            node: text("node", form.node)?,
+            session: form.session,
+            applied: form.applied.map(Into::into),
+            seq: Seq(form.seq),
+            deaf: form.deaf,
+            version: form.version,
+        })
+    }
+}
