@@ -1,0 +1,165 @@
+//! One consumer held against the grant of whoever must bind and acknowledge it.
+
+use mesh_model::{
+    BusFacts, ConsumerKind, ConsumerSpec, Filter, Grant, Principal, Selects, Subject,
+};
+
+use crate::ack::{ack_filters, domain_token};
+use crate::check::Mismatch;
+use crate::subject::{self, filter};
+
+/// Holds one consumer against the grant of its owner: whether the owner can bind it, settle what it brings, and is the
+/// one to read it. A consumer nobody owns needs nobody's grant.
+///
+/// What a module follows is not in its grant, so here its consumer may select any event and nothing but events;
+/// [`Plan::check`](crate::Plan::check) knows which.
+#[expect(
+    clippy::result_large_err,
+    reason = "found once before a plan is applied, never on a message's way"
+)]
+pub fn check(spec: &ConsumerSpec, grant: &Grant, bus: &BusFacts) -> Result<(), Mismatch> {
+    mismatches(spec, grant, bus).map_or(Ok(()), Err)
+}
+
+fn mismatches(spec: &ConsumerSpec, grant: &Grant, bus: &BusFacts) -> Option<Mismatch> {
+    let owner = spec.owner.as_ref()?;
+    invalid_domain(bus)
+        .or_else(|| pull_cannot_bind(spec, owner, grant))
+        .or_else(|| reads_anothers(spec, owner))
+        .or_else(|| cannot_ack(spec, owner, grant, bus))
+        .or_else(|| cannot_hear(spec, owner, grant))
+}
+
+fn invalid_domain(bus: &BusFacts) -> Option<Mismatch> {
+    let domain = bus.domain.as_ref()?;
+    domain_token(bus)
+        .is_none()
+        .then(|| Mismatch::InvalidDomain {
+            domain: domain.clone(),
+        })
+}
+
+/// To read a pull consumer is to ask the API for its next message; only the controller is where the API is.
+fn pull_cannot_bind(spec: &ConsumerSpec, owner: &Principal, grant: &Grant) -> Option<Mismatch> {
+    let consumer = &spec.consumer;
+    let (stream, name) = (consumer.stream(), consumer.name());
+    let next = subject::subject(format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"));
+    let binds = *owner == Principal::Controller && grant.publishes(&next);
+    (spec.kind == ConsumerKind::Pull && !binds).then(|| Mismatch::PullCannotBind {
+        consumer: consumer.clone(),
+        owner: owner.clone(),
+    })
+}
+
+fn reads_anothers(spec: &ConsumerSpec, owner: &Principal) -> Option<Mismatch> {
+    let wrong = |filter: &Filter| Mismatch::ReadsAnothers {
+        consumer: spec.consumer.clone(),
+        owner: owner.clone(),
+        filter: filter.clone(),
+    };
+    let seat = subject::seat_of(spec.consumer.stream());
+    let may_read = match owner {
+        Principal::Controller => return empty(spec),
+        Principal::Node(node) => Some(subject::declare(node).into()),
+        Principal::Module(_) => Some(match &seat {
+            Some(seat) => subject::works(seat),
+            None => subject::events(),
+        }),
+        Principal::Instance(_) | Principal::Joiner(_) => None,
+    };
+    match &spec.selects {
+        // Only the queue of a seat is one reader's as a whole.
+        Selects::Everything => {
+            let whole = may_read.is_none() || seat.is_none() || matches!(owner, Principal::Node(_));
+            whole.then(|| wrong(&filter(">".to_owned())))
+        }
+        Selects::Only(filters) => empty(spec).or_else(|| {
+            let anothers = filters
+                .iter()
+                .find(|f| may_read.as_ref().is_none_or(|may| !f.is_subset_of(may)));
+            anothers.map(wrong)
+        }),
+    }
+}
+
+fn empty(spec: &ConsumerSpec) -> Option<Mismatch> {
+    let empty = matches!(&spec.selects, Selects::Only(filters) if filters.is_empty());
+    empty.then(|| Mismatch::EmptyFilter {
+        consumer: spec.consumer.clone(),
+    })
+}
+
+fn cannot_ack(
+    spec: &ConsumerSpec,
+    owner: &Principal,
+    grant: &Grant,
+    bus: &BusFacts,
+) -> Option<Mismatch> {
+    ack_filters(&spec.consumer, bus)
+        .into_iter()
+        .find(|ack| {
+            !grant
+                .publish
+                .iter()
+                .any(|allowed| ack.is_subset_of(allowed))
+        })
+        .map(|missing| Mismatch::CannotAck {
+            consumer: spec.consumer.clone(),
+            owner: owner.clone(),
+            missing,
+        })
+}
+
+fn cannot_hear(spec: &ConsumerSpec, owner: &Principal, grant: &Grant) -> Option<Mismatch> {
+    let ConsumerKind::Push { deliver, group, .. } = &spec.kind else {
+        return None;
+    };
+    let (consumer, owner) = (spec.consumer.clone(), owner.clone());
+    match (group, granted(grant, deliver)) {
+        (_, None) => Some(Mismatch::DeliverNotSubscribable {
+            consumer,
+            owner,
+            deliver: deliver.clone(),
+        }),
+        (None, Some(Alone)) => None,
+        (Some(delivers), Some(InGroups(groups))) => match groups.as_slice() {
+            [one] if one == delivers => None,
+            others => Some(Mismatch::QueueGroupDifferent {
+                consumer,
+                owner,
+                delivers: delivers.clone(),
+                granted: others.join(", "),
+            }),
+        },
+        (delivers, Some(granted)) => Some(Mismatch::QueueGroupMissing {
+            consumer,
+            owner,
+            deliver: deliver.clone(),
+            delivers: delivers.clone(),
+            granted: match granted {
+                Alone => None,
+                InGroups(groups) => Some(groups.join(", ")),
+            },
+        }),
+    }
+}
+
+/// How a grant lets its owner subscribe one subject.
+enum Granted {
+    Alone,
+    InGroups(Vec<String>),
+}
+use Granted::{Alone, InGroups};
+
+fn granted(grant: &Grant, deliver: &Subject) -> Option<Granted> {
+    if grant.subscribes(&deliver.into(), None) {
+        return Some(Alone);
+    }
+    let groups: Vec<String> = grant
+        .queues
+        .iter()
+        .filter(|allowed| allowed.filter.matches(deliver))
+        .map(|allowed| allowed.queue.clone())
+        .collect();
+    (!groups.is_empty()).then_some(InGroups(groups))
+}

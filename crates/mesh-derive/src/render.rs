@@ -1,0 +1,17 @@
+//! One plan, written for whoever is to carry it out or read it.
+
+pub mod jwt;
+pub mod nats_conf;
+
+mod json;
+mod table;
+
+pub use json::json;
+pub use table::table;
+
+use std::fmt::{Arguments, Write};
+
+fn put(text: &mut String, part: Arguments<'_>) {
+    // A String takes everything.
+    let _ = text.write_fmt(part);
+}
