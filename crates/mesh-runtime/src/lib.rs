@@ -1,1 +1,33 @@
 //! Carries out a plan on a host.
+//!
+//! What is to happen is worked out by [`plan`], a function of values; a [`Runtime`] makes it so. The processes it starts
+//! belong to the host, not to the agent: they go on when the agent ends, however it ends, and the next one adopts them.
+//!
+//! Needs Linux: who a process is, is read from `/proc`.
+
+mod board;
+mod desired;
+mod dry_run;
+mod ending;
+mod error;
+mod found;
+mod host;
+mod instance;
+mod pace;
+mod plan;
+mod proc;
+mod process;
+mod process_runtime;
+mod reconcile;
+mod record;
+mod runtime;
+
+pub use board::States;
+pub use desired::Desired;
+pub use dry_run::DryRun;
+pub use error::RuntimeError;
+pub use host::HostConfig;
+pub use pace::Pace;
+pub use plan::{Observed, Standing, Step, plan};
+pub use process_runtime::{Adopted, ProcessRuntime};
+pub use runtime::Runtime;

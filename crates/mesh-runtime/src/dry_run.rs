@@ -1,0 +1,71 @@
+//! Runs nothing, and says what it would.
+
+use mesh_model::{ModuleName, ModuleReport, ModuleState};
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::{Desired, States};
+
+/// Runs nothing: every module is said to run, without a process. For demonstrations, and for tests of what stands above.
+#[derive(Debug)]
+pub struct DryRun {
+    desired: watch::Sender<Vec<Desired>>,
+    states: watch::Sender<States>,
+}
+
+impl DryRun {
+    /// One that runs nothing yet.
+    pub fn new() -> Self {
+        Self {
+            desired: watch::Sender::new(vec![]),
+            states: watch::Sender::new(States::new()),
+        }
+    }
+
+    /// Takes `desired` for what runs.
+    pub fn apply(&self, desired: Vec<Desired>) -> States {
+        let states: States = desired.iter().map(report).collect();
+        self.desired.send_replace(desired);
+        self.states.send_if_modified(|before| {
+            let new = *before != states;
+            before.clone_from(&states);
+            new
+        });
+        states
+    }
+
+    /// What it would run.
+    pub fn desired(&self) -> Vec<Desired> {
+        self.desired.borrow().clone()
+    }
+
+    /// What every module is said to do.
+    pub fn states(&self) -> States {
+        self.states.borrow().clone()
+    }
+
+    /// The states as they change.
+    pub fn changes(&self) -> watch::Receiver<States> {
+        self.states.subscribe()
+    }
+}
+
+impl Default for DryRun {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn report(desired: &Desired) -> (ModuleName, ModuleReport) {
+    let workload = &desired.workload;
+    let argv: Vec<_> = workload.run.argv().collect();
+    info!(module = %workload.module, ?argv, "would run");
+    let report = ModuleReport {
+        release: workload.release.clone(),
+        state: ModuleState::Running,
+        pid: None,
+        restarts: 0,
+        reason: None,
+    };
+    (workload.module.clone(), report)
+}

@@ -1,0 +1,136 @@
+//! What an earlier agent left on the host: its records, and the processes they speak of.
+
+use mesh_model::{ModuleName, ModuleReport, ModuleState, Workload};
+
+use crate::board;
+use crate::ending::Ending;
+use crate::host::Host;
+use crate::proc::{self, Identity};
+use crate::record::{Phase, Record};
+use crate::{Observed, RuntimeError, Standing};
+
+/// An instance that is on the host and that nobody supervises.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Its record says what it is.
+    Known(Box<Record>),
+    /// Its record is gone or cannot be understood; these processes carry its mark.
+    Unknown(Vec<Identity>),
+}
+
+impl Found {
+    /// Looks for everything an earlier agent left.
+    pub(crate) fn all(host: &Host) -> Result<Vec<(ModuleName, Self)>, RuntimeError> {
+        let prefix = host.mark_prefix();
+        let marked = proc::marked(&prefix);
+        let mut modules = host.modules()?;
+        modules.extend(marked.iter().filter_map(|(mark, _)| {
+            let (module, _) = mark.strip_prefix(&prefix)?.split_once('/')?;
+            module.parse().ok()
+        }));
+        modules.sort();
+        modules.dedup();
+        let mut all = vec![];
+        for module in modules {
+            if let Some(found) = Self::one(host, &module, &marked)? {
+                all.push((module, found));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Looks for one instance again.
+    pub(crate) fn again(host: &Host, module: &ModuleName) -> Result<Option<Self>, RuntimeError> {
+        Self::one(host, module, &proc::marked(&host.mark_prefix()))
+    }
+
+    fn one(
+        host: &Host,
+        module: &ModuleName,
+        marked: &[(String, Identity)],
+    ) -> Result<Option<Self>, RuntimeError> {
+        let Some(mut record) = host.read(module)? else {
+            let prefix = format!("{}{module}/", host.mark_prefix());
+            let strays: Vec<_> = marked
+                .iter()
+                .filter(|(mark, _)| mark.starts_with(&prefix))
+                .map(|(_, process)| *process)
+                .collect();
+            return Ok((!strays.is_empty()).then_some(Self::Unknown(strays)));
+        };
+        // The agent ended between starting it and writing down which process it is.
+        if let Phase::Starting { mark } = &record.phase
+            && let Some((_, process)) = marked.iter().find(|(found, _)| found == mark)
+        {
+            record.phase = Phase::Running(*process);
+            host.write(&record)?;
+        }
+        Ok(Some(Self::Known(Box::new(record))))
+    }
+
+    pub(crate) fn observed(&self, module: &ModuleName) -> Observed {
+        Observed {
+            module: module.clone(),
+            workload: self.workload().cloned(),
+            standing: self.standing(),
+        }
+    }
+
+    fn workload(&self) -> Option<&Workload> {
+        match self {
+            Self::Known(record) => Some(&record.workload),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let Self::Known(record) = self else {
+            return Standing::Held;
+        };
+        let over = !Ending::Unknown.starts_again(record.workload.restart);
+        let held = match &record.phase {
+            Phase::Ended { .. } => true,
+            Phase::Running(process) => process.runs() || over,
+            Phase::Gone => over,
+            Phase::Starting { .. } => false,
+        };
+        if held { Standing::Held } else { Standing::Lost }
+    }
+
+    /// Every process that is or may be of this instance.
+    pub(crate) fn processes(&self) -> Vec<Identity> {
+        match self {
+            Self::Known(record) => match record.phase {
+                Phase::Running(process) => vec![process],
+                _ => vec![],
+            },
+            Self::Unknown(strays) => strays.clone(),
+        }
+    }
+
+    pub(crate) fn report(&self) -> ModuleReport {
+        let record = match self {
+            Self::Known(record) => record,
+            Self::Unknown(strays) => {
+                return ModuleReport {
+                    release: "unknown".to_owned(),
+                    state: ModuleState::Running,
+                    pid: strays.first().map(|process| process.number()),
+                    restarts: 0,
+                    reason: Some("its record cannot be read, so it will be stopped".to_owned()),
+                };
+            }
+        };
+        let release = &record.workload.release;
+        let idle =
+            |state, reason: String| board::idle(release, state, record.restarts, Some(reason));
+        match (&record.phase, self.standing()) {
+            (Phase::Running(process), _) if process.runs() => {
+                board::running(release, process.number(), record.restarts)
+            }
+            (Phase::Ended { reason }, _) => idle(ModuleState::Ended, reason.clone()),
+            (_, Standing::Held) => idle(ModuleState::Ended, Ending::Unknown.to_string()),
+            (_, Standing::Lost) => idle(ModuleState::Backoff, Ending::Unknown.to_string()),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The process runtime against real processes of this host.
+
+#[cfg(test)]
+mod adopting;
+#[cfg(test)]
+mod host;
+#[cfg(test)]
+mod running;
+#[cfg(test)]
+mod supervising;
