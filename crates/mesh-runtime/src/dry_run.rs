@@ -69,3 +69,47 @@ fn report(desired: &Desired) -> (ModuleName, ModuleReport) {
     };
     (workload.module.clone(), report)
 }
+
+#[cfg(test)]
+mod tests {
+    use mesh_model::{PublicKey, Restart, Run, Sealed, Workload};
+
+    use super::*;
+
+    fn desired(module: &str) -> Desired {
+        Desired {
+            workload: Workload {
+                module: module.parse().unwrap(),
+                release: "1".to_owned(),
+                run: Run::command(["absent".to_owned()]).unwrap(),
+                after: [].into(),
+                env: [].into(),
+                restart: Restart::Always,
+                key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+                credential: Sealed(vec![]),
+            },
+            extra_env: [].into(),
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_everything_runs_and_wakes_only_for_what_is_new() {
+        let dry_run = DryRun::new();
+        let mut changes = dry_run.changes();
+        let states = dry_run.apply(vec![desired("a"), desired("b")]);
+        assert!(
+            states
+                .values()
+                .all(|r| r.state == ModuleState::Running && r.pid.is_none())
+        );
+        assert!(changes.has_changed().unwrap());
+        assert_eq!(*changes.borrow_and_update(), states);
+
+        dry_run.apply(vec![desired("b"), desired("a")]);
+        assert!(!changes.has_changed().unwrap());
+
+        dry_run.apply(vec![desired("b")]);
+        assert_eq!(dry_run.states().len(), 1);
+        assert_eq!(dry_run.desired(), [desired("b")]);
+    }
+}

@@ -143,7 +143,8 @@ impl Host {
 
 /// Bytes a log may have when its instance is started.
 const LOG_LIMIT: u64 = 10 * 1024 * 1024;
-/// How long a lock may still be held by a child that has not yet become its program.
+/// How long the lock of an agent that was killed may still be held: a child inherits it until it becomes its program.
+/// That the lock is free therefore says too that whatever that agent started carries its mark.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 fn make_dir(dir: &Path) -> Result<(), RuntimeError> {

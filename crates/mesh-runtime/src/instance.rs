@@ -126,7 +126,7 @@ impl Instance {
             Err(refused) => {
                 let reason = refused.to_string();
                 warn!(module = %self.module, reason, "could not be started");
-                let wait = self.wait_longer();
+                let wait = self.wait(Duration::ZERO);
                 self.board.set(
                     &self.module,
                     board::idle(
@@ -152,9 +152,6 @@ impl Instance {
             warn!(module = %self.module, reason = %left, "something of its group goes on");
         }
         let ending = process.reap();
-        if lived >= pace.healthy {
-            self.ends = 0;
-        }
         let workload = self.desired.borrow().workload.clone();
         let again = ending.starts_again(workload.restart);
         warn!(module = %self.module, pid = process.number(), %ending, again, "ended");
@@ -162,7 +159,7 @@ impl Instance {
         let report =
             |state| board::idle(&workload.release, state, restarts, Some(ending.to_string()));
         if again {
-            let wait = self.wait_longer();
+            let wait = self.wait(lived);
             self.board.set(&self.module, report(ModuleState::Backoff));
             return Doing::Wait(wait);
         }
@@ -181,9 +178,10 @@ impl Instance {
         Doing::Rest
     }
 
-    fn wait_longer(&mut self) -> Duration {
-        self.ends = self.ends.saturating_add(1);
+    /// How long to wait now that it ended after it `lived`.
+    fn wait(&mut self, lived: Duration) -> Duration {
         let config = &self.host.config;
+        self.ends = config.pace.ends(self.ends, lived);
         config.pace.wait(self.ends, config.seed, &self.module)
     }
 

@@ -30,6 +30,15 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// The ends in a row, with one more after the process `lived` that long.
+    pub(crate) fn ends(&self, before: u32, lived: Duration) -> u32 {
+        if lived >= self.healthy {
+            1
+        } else {
+            before.saturating_add(1)
+        }
+    }
+
     /// The wait before the next start after `ends` ends in a row: at most doubled `ends - 1` times, and of that between
     /// half and all, by `seed` and module, so that a rack that lost power does not come back in step.
     pub(crate) fn wait(&self, ends: u32, seed: u64, module: &ModuleName) -> Duration {
@@ -73,6 +82,14 @@ mod tests {
             let whole = Duration::from_secs(if ends > 6 { 60 } else { 1 << (ends - 1) });
             let wait = pace.wait(ends, seed, &module);
             prop_assert!(whole / 2 <= wait && wait <= whole, "{wait:?} of {whole:?}");
+        }
+    }
+
+    #[test]
+    fn a_healthy_life_begins_a_new_row() {
+        let pace = Pace::default();
+        for (before, lived, ends) in [(0, 0, 1), (4, 59, 5), (4, 60, 1), (u32::MAX, 0, u32::MAX)] {
+            assert_eq!(pace.ends(before, Duration::from_secs(lived)), ends);
         }
     }
 

@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use mesh_model::ModuleState;
 use mesh_runtime::RuntimeError;
 
-use crate::host::{TestHost, command, pid, report, runs, shell, sleeper, until, until_state};
+use crate::host::{
+    TestHost, command, marked, pid, report, runs, shell, sleeper, until, until_state,
+};
 
 #[tokio::test]
 async fn what_did_not_change_keeps_its_process_and_what_did_gets_a_new_one() {
@@ -61,8 +63,7 @@ async fn a_change_of_what_the_agent_adds_restarts_nothing_and_counts_at_the_next
 async fn modules_start_in_the_order_of_after() {
     let host = TestHost::new();
     let runtime = host.open().await;
-    // The one in front says so before the runtime is told that it runs no more than by chance, so each says what it
-    // finds running: its forerunner's record.
+    // Each says whether it finds the record of the one before it to say that it runs.
     let script = |earlier: &str| {
         let state = host.dir().join(earlier).join("state.json");
         format!(
@@ -194,6 +195,44 @@ async fn a_record_that_cannot_be_written_starts_nothing_and_is_named() {
 
     fs::remove_file(host.dir().join("mailer")).unwrap();
     until_state(&runtime, "mailer", |r| r.state == ModuleState::Running).await;
+}
+
+#[tokio::test]
+async fn a_process_whose_identity_cannot_be_written_is_ended_again() {
+    let host = TestHost::new();
+    let runtime = host.open().await;
+    let dir = host.dir().join("mailer");
+    fs::create_dir_all(&dir).unwrap();
+    // A log that nobody reads yet holds the start between the record that says it begins and the one that says who.
+    let fifo = std::process::Command::new("mkfifo")
+        .arg(dir.join("log"))
+        .status()
+        .unwrap();
+    assert!(fifo.success());
+    let (refused, log) = tokio::join!(runtime.apply(vec![sleeper("mailer")]), async {
+        until("it begins", || dir.join("state.json").exists()).await;
+        // The next record's place is taken, as good as a full disk.
+        fs::create_dir(dir.join("state.tmp")).unwrap();
+        fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(dir.join("log"))
+            .unwrap()
+    });
+    assert!(
+        matches!(refused, Err(RuntimeError::File { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(
+        report(&runtime.states(), "mailer").state,
+        ModuleState::Failed
+    );
+    let id = fs::read_to_string(host.dir().join("runtime.id")).unwrap();
+    assert_eq!(marked(&format!("MESH_INSTANCE={id}")), []);
+
+    fs::remove_dir(dir.join("state.tmp")).unwrap();
+    until_state(&runtime, "mailer", |r| r.state == ModuleState::Running).await;
+    drop(log);
 }
 
 #[tokio::test]
