@@ -3,8 +3,21 @@
 //! Facts go in with the time they happened, work comes out as effects. Whoever carries the effects out (`mesh-bus` does,
 //! over any bus; the simulator does, over none) decides nothing.
 
+mod agent;
+mod amend;
+mod controller;
+mod effect;
+mod enrolment;
 mod fact;
 mod message;
+mod placement;
+mod status;
 
+pub use agent::{Agent, AgentEffect, AgentSettings, InHand, Remembered};
+pub use amend::{Command, CommandError};
+pub use controller::{Controller, Settings, Start, Tally};
+pub use effect::{CommandId, Effect, Note, StoreRefusal, Ticket};
 pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
+pub use placement::{Mint, MintError, Minted};
+pub use status::{ModuleStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_model::{Enrolment, EventRef, NodeName, Report, TokenId};
+use mesh_model::{Enrolment, ModuleName, NodeName, Report, TokenId};
 
 /// Which message: the same each time it is delivered again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,7 @@ pub enum Message {
     /// The holder of a token wants to become a node.
     Enrolment(TokenId, Enrolment),
     /// A module says that it is there.
-    Announced(EventRef, Announcement),
+    Announced(ModuleName, Announcement),
     /// It could not be understood, and never will be.
     Malformed(String),
 }

@@ -1,0 +1,533 @@
+//! The node's end: hears declarations, has them carried out, reports, and goes on by itself when nobody speaks to it.
+
+mod outbox;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mesh_model::{
+    Declaration, Generation, Heartbeat, ModuleName, ModuleReport, NodeName, Outcome, Report, Seq,
+    Timestamp,
+};
+
+use crate::message::NodeSettlement;
+use outbox::Outbox;
+
+/// What an agent is told when it starts.
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// Its node.
+    pub node: NodeName,
+    /// When it started, in milliseconds: tells this run of the agent from another.
+    pub session: u64,
+    /// Its version, for people.
+    pub version: String,
+    /// Milliseconds between two heartbeats.
+    pub heartbeat: u64,
+    /// Milliseconds between two signs of work on a declaration; well below the consumer's ack wait.
+    pub progress: u64,
+    /// Milliseconds between two reports that no declaration asked for.
+    pub pause: u64,
+    /// Milliseconds until something that did not work is tried again.
+    pub retry: u64,
+    /// After how long a silence the consumer says that it is there; nothing where it does not.
+    pub idle: Option<Duration>,
+}
+
+impl AgentSettings {
+    /// The defaults, for this node.
+    pub fn new(node: NodeName, session: u64) -> Self {
+        Self {
+            node,
+            session,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            heartbeat: 5_000,
+            progress: 30_000,
+            pause: 1_000,
+            retry: 2_000,
+            idle: None,
+        }
+    }
+}
+
+/// What an agent must find again after a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// The newest declaration it took.
+    pub declaration: Option<Declaration>,
+    /// The newest sequence it used.
+    pub seq: Seq,
+    /// Reports the bus has not confirmed, oldest first.
+    pub unsent: Vec<Report>,
+}
+
+/// One declaration in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InHand(pub u64);
+
+/// One thing for an agent's loop to carry out, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "an effect that is not carried out never happened"]
+pub enum AgentEffect {
+    /// Put this on disk, then say so.
+    Keep(Remembered),
+    /// Have this run, in place of what the runtime was told before, then say what runs.
+    CarryOut(Declaration),
+    /// Settle a declaration in hand.
+    Settle(InHand, NodeSettlement),
+    /// Publish a report, wait until the bus has it, then say so.
+    Report(Report),
+    /// Say that the node lives.
+    Heartbeat(Heartbeat),
+    /// Listen anew.
+    ListenAgain,
+    /// Connect anew.
+    Reconnect,
+    /// Say this to whoever reads logs.
+    Note(String),
+}
+
+/// The agent's whole state.
+#[derive(Debug)]
+pub struct Agent {
+    settings: AgentSettings,
+    /// The newest declaration, and how far it has got.
+    current: Option<Current>,
+    /// The declaration message that is not settled yet.
+    in_hand: Option<InHand>,
+    states: BTreeMap<ModuleName, ModuleReport>,
+    /// States differ from what was last reported.
+    dirty: bool,
+    last: Option<Report>,
+    reported_at: Timestamp,
+    outbox: Outbox,
+    ear: Ear,
+    progress_at: Timestamp,
+    heartbeat_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Current {
+    declaration: Declaration,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// To be put on disk, at this time.
+    Unkept(Timestamp),
+    /// With the runtime.
+    CarryingOut,
+    /// To be given to the runtime once more, at this time.
+    Again(Timestamp),
+    /// It runs, or as much of it as can.
+    Applied,
+}
+
+/// Whether the node still hears its consumer.
+#[derive(Debug)]
+struct Ear {
+    up: bool,
+    heard: Timestamp,
+    steps: u32,
+    denied: Option<Timestamp>,
+}
+
+impl Agent {
+    /// Begins with what was found on disk: the last declaration is carried out at once, whoever is away.
+    pub fn start(
+        settings: AgentSettings,
+        remembered: Remembered,
+        now: Timestamp,
+    ) -> (Self, Vec<AgentEffect>) {
+        let current = remembered.declaration.map(|declaration| Current {
+            declaration,
+            stage: Stage::CarryingOut,
+        });
+        let effects = current
+            .iter()
+            .map(|current| AgentEffect::CarryOut(current.declaration.clone()))
+            .collect();
+        let agent = Self {
+            settings,
+            current,
+            in_hand: None,
+            states: BTreeMap::new(),
+            dirty: false,
+            last: None,
+            reported_at: Timestamp::default(),
+            outbox: Outbox::new(remembered.seq, remembered.unsent),
+            ear: Ear {
+                up: false,
+                heard: now,
+                steps: 0,
+                denied: None,
+            },
+            progress_at: now,
+            heartbeat_at: now,
+        };
+        (agent, effects)
+    }
+
+    /// A declaration came, signed by the controller. Newer: it is carried out. Equal: the report is sent again, which
+    /// is how one that was let go is asked for. Older: it is settled and dropped.
+    pub fn handle_declaration(
+        &mut self,
+        in_hand: InHand,
+        declaration: Declaration,
+        now: Timestamp,
+    ) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        self.heard(now);
+        if declaration.node != self.settings.node {
+            let whose = &declaration.node;
+            effects.push(AgentEffect::Note(format!(
+                "a declaration for node {whose} came here; it is not acted upon"
+            )));
+            return effects;
+        }
+        let newest = self.current.as_ref().map(|c| c.declaration.generation);
+        if newest.is_some_and(|newest| declaration.generation < newest) {
+            effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Done));
+            return effects;
+        }
+        if let Some(before) = self.in_hand.replace(in_hand) {
+            effects.push(AgentEffect::Settle(before, NodeSettlement::Done));
+        }
+        self.progress_at = now;
+        if newest == Some(declaration.generation) {
+            if self.is_applied() {
+                self.report_again(now, &mut effects);
+            }
+            return effects;
+        }
+        self.current = Some(Current {
+            declaration,
+            stage: Stage::Unkept(now),
+        });
+        self.keep_declaration(now, &mut effects);
+        effects
+    }
+
+    /// What was to be kept is on disk, or is not.
+    pub fn handle_kept(&mut self, result: Result<(), String>, now: Timestamp) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        let retry = now.plus(self.settings.retry);
+        let Some(current) = &mut self.current else {
+            return effects;
+        };
+        if !matches!(current.stage, Stage::Unkept(_)) {
+            if let Err(why) = result {
+                effects.push(AgentEffect::Note(format!("a report is not on disk: {why}")));
+            }
+            return effects;
+        }
+        match result {
+            Ok(()) => {
+                current.stage = Stage::CarryingOut;
+                let declaration = current.declaration.clone();
+                effects.push(AgentEffect::CarryOut(declaration));
+            }
+            Err(why) => {
+                current.stage = Stage::Unkept(retry);
+                let reason = format!("the declaration cannot be kept on disk: {why}");
+                self.report(Outcome::Failed { reason }, now, &mut effects);
+            }
+        }
+        effects
+    }
+
+    /// A declaration runs, as far as it can, or could not be carried out at all.
+    pub fn handle_carried_out(
+        &mut self,
+        generation: Generation,
+        result: Result<BTreeMap<ModuleName, ModuleReport>, String>,
+        now: Timestamp,
+    ) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        let retry = now.plus(self.settings.retry);
+        let Some(current) = &mut self.current else {
+            return effects;
+        };
+        if current.declaration.generation != generation || current.stage != Stage::CarryingOut {
+            return effects;
+        }
+        match result {
+            Ok(states) => {
+                current.stage = Stage::Applied;
+                self.states = states;
+                let outcome = outcome(&self.states);
+                self.report(outcome, now, &mut effects);
+            }
+            Err(reason) => {
+                current.stage = Stage::Again(retry);
+                let outcome = Outcome::Failed { reason };
+                if self
+                    .last
+                    .as_ref()
+                    .is_none_or(|last| last.outcome != outcome)
+                {
+                    self.report(outcome, now, &mut effects);
+                }
+            }
+        }
+        effects
+    }
+
+    /// What runs has changed.
+    pub fn handle_states(
+        &mut self,
+        states: BTreeMap<ModuleName, ModuleReport>,
+        now: Timestamp,
+    ) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        if self.is_applied() && self.states != states {
+            self.states = states;
+            self.dirty = true;
+            self.report_changes(now, &mut effects);
+        }
+        effects
+    }
+
+    /// The bus has a report, or could not take it.
+    pub fn handle_reported(
+        &mut self,
+        seq: Seq,
+        result: Result<(), String>,
+        now: Timestamp,
+    ) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        match result {
+            Ok(()) => {
+                self.outbox.sent(seq);
+                effects.push(AgentEffect::Keep(self.remembered()));
+                self.send(now, &mut effects);
+                self.settle(&mut effects);
+            }
+            Err(why) => {
+                if self.outbox.failed(seq, now.plus(self.settings.retry)) {
+                    let what = format!("report {seq} is kept until the bus takes it: {why}");
+                    effects.push(AgentEffect::Note(what));
+                }
+            }
+        }
+        effects
+    }
+
+    /// The consumer says that it is there.
+    pub fn handle_idle(&mut self, now: Timestamp) {
+        self.heard(now);
+    }
+
+    /// The bus was reached, or was lost.
+    pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        self.ear.up = up;
+        self.heard(now);
+        if up {
+            self.outbox.retry_now();
+            self.send(now, &mut effects);
+            self.heartbeat_at = now;
+            self.beat(now, &mut effects);
+        }
+        effects
+    }
+
+    /// The server does not let the node listen: it is tried again, since rights may come later.
+    pub fn handle_denied(&mut self, why: &str, now: Timestamp) -> Vec<AgentEffect> {
+        if self.ear.denied.is_some() {
+            return Vec::new();
+        }
+        self.ear.denied = Some(now.plus(self.settings.retry));
+        vec![AgentEffect::Note(format!(
+            "the bus does not let this node listen: {why}"
+        ))]
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        self.keep_declaration(now, &mut effects);
+        if let Some(current) = &mut self.current
+            && let Stage::Again(at) = current.stage
+            && now >= at
+        {
+            current.stage = Stage::CarryingOut;
+            let declaration = current.declaration.clone();
+            effects.push(AgentEffect::CarryOut(declaration));
+        }
+        self.report_changes(now, &mut effects);
+        self.send(now, &mut effects);
+        self.show_progress(now, &mut effects);
+        self.listen(now, &mut effects);
+        self.beat(now, &mut effects);
+        effects
+    }
+
+    /// The newest declaration, whatever has become of it.
+    pub fn declaration(&self) -> Option<&Declaration> {
+        self.current.as_ref().map(|current| &current.declaration)
+    }
+
+    /// The newest declaration that runs, or as much of it as can.
+    pub fn applied(&self) -> Option<Generation> {
+        let current = self.current.as_ref()?;
+        (current.stage == Stage::Applied).then_some(current.declaration.generation)
+    }
+
+    fn is_applied(&self) -> bool {
+        self.applied().is_some()
+    }
+
+    fn remembered(&self) -> Remembered {
+        Remembered {
+            declaration: self.declaration().cloned(),
+            seq: self.outbox.seq(),
+            unsent: self.outbox.unsent(),
+        }
+    }
+
+    fn keep_declaration(&self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        let Some(current) = &self.current else { return };
+        if let Stage::Unkept(at) = current.stage
+            && now >= at
+        {
+            effects.push(AgentEffect::Keep(self.remembered()));
+        }
+    }
+
+    fn report_changes(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        let due = now.since(self.reported_at) >= self.settings.pause;
+        if self.dirty && due && self.is_applied() {
+            let outcome = outcome(&self.states);
+            self.report(outcome, now, effects);
+        }
+    }
+
+    fn report(&mut self, outcome: Outcome, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        let Some(current) = &self.current else { return };
+        let generation = current.declaration.generation;
+        let node = self.settings.node.clone();
+        let states = self.states.clone();
+        let report = self.outbox.add(node, generation, outcome, states, now);
+        self.last = Some(report);
+        self.dirty = false;
+        self.reported_at = now;
+        // A declaration that is not on disk must not get there by way of a report.
+        if !matches!(current.stage, Stage::Unkept(_)) {
+            effects.push(AgentEffect::Keep(self.remembered()));
+        }
+        self.send(now, effects);
+    }
+
+    fn report_again(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        match self.last.clone() {
+            Some(last) => {
+                self.outbox.again(last);
+                self.send(now, effects);
+            }
+            None => self.report(outcome(&self.states), now, effects),
+        }
+    }
+
+    fn send(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        if let Some(report) = self.outbox.next(now) {
+            effects.push(AgentEffect::Report(report));
+        }
+    }
+
+    /// Settles the declaration once everything said about it is on the bus.
+    fn settle(&mut self, effects: &mut Vec<AgentEffect>) {
+        if self.outbox.is_empty()
+            && self.is_applied()
+            && let Some(in_hand) = self.in_hand.take()
+        {
+            effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Done));
+        }
+    }
+
+    fn show_progress(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        if let Some(in_hand) = self.in_hand
+            && now.since(self.progress_at) >= self.settings.progress
+        {
+            self.progress_at = now;
+            effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Working));
+        }
+    }
+
+    fn heard(&mut self, now: Timestamp) {
+        self.ear.heard = now;
+        self.ear.steps = 0;
+        self.ear.denied = None;
+    }
+
+    /// Two signs of life missed: listen again, and with a third, connect again. A dead subscription says nothing.
+    fn listen(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        if !self.ear.up {
+            return;
+        }
+        if self.ear.denied.is_some_and(|at| now >= at) {
+            self.ear.denied = None;
+            effects.push(AgentEffect::ListenAgain);
+        }
+        let missed = self.missed(now);
+        let (step, effect) = match missed {
+            0 | 1 => return,
+            2 => (1, AgentEffect::ListenAgain),
+            more => (more, AgentEffect::Reconnect),
+        };
+        if self.ear.steps < step {
+            self.ear.steps = step;
+            let what = format!("nothing heard from the consumer for {missed} of its signs of life");
+            effects.push(AgentEffect::Note(what));
+            effects.push(effect);
+        }
+    }
+
+    /// How many of the consumer's signs of life were missed.
+    fn missed(&self, now: Timestamp) -> u32 {
+        let Some(idle) = self.settings.idle else {
+            return 0;
+        };
+        let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX).max(1);
+        let missed = now.since(self.ear.heard) / idle;
+        u32::try_from(missed).unwrap_or(u32::MAX)
+    }
+
+    fn beat(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        if !self.ear.up || now < self.heartbeat_at {
+            return;
+        }
+        self.heartbeat_at = now.plus(self.settings.heartbeat);
+        effects.push(AgentEffect::Heartbeat(Heartbeat {
+            node: self.settings.node.clone(),
+            session: self.settings.session,
+            applied: self.applied(),
+            seq: self.last.as_ref().map_or(Seq(0), |last| last.id.seq),
+            deaf: self.missed(now) >= 2,
+            version: self.settings.version.clone(),
+        }));
+    }
+}
+
+/// What has become of a declaration, from what its modules do.
+fn outcome(states: &BTreeMap<ModuleName, ModuleReport>) -> Outcome {
+    use mesh_model::ModuleState::{Backoff, Ended, Failed, Running, Starting};
+    let broken = states
+        .iter()
+        .find(|(_, report)| matches!(report.state, Backoff | Failed));
+    if let Some((module, report)) = broken {
+        let why = report.reason.as_deref().unwrap_or("it does not run");
+        let reason = format!("module {module}: {why}");
+        return Outcome::Failed { reason };
+    }
+    let done = |report: &ModuleReport| match report.state {
+        Running | Ended => true,
+        Starting | Backoff | Failed => false,
+    };
+    if states.values().all(done) {
+        Outcome::Converged
+    } else {
+        Outcome::Converging
+    }
+}

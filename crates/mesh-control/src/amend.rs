@@ -1,0 +1,217 @@
+//! What an operator asks, and the records it makes of those there are.
+
+use mesh_model::{
+    Declared, Labels, MeshError, ModuleName, NodeName, Records, Revision, SeatName, SeatRecord,
+    TokenId, TokenRecord,
+};
+
+use crate::placement::{Mint, MintError, settle_instances};
+
+/// A change an operator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// This is the whole of what is declared now.
+    Apply {
+        /// The content of the operator's directory.
+        declared: Declared,
+        /// Only if nobody changed anything since this revision.
+        if_revision: Option<Revision>,
+    },
+    /// A module holds a seat from now on, or nobody does.
+    Assign {
+        /// The seat.
+        seat: SeatName,
+        /// Its holder.
+        holder: Option<ModuleName>,
+    },
+    /// A host that holds this may become a node.
+    CreateToken {
+        /// The token's public id.
+        id: TokenId,
+        /// What is kept of it.
+        token: TokenRecord,
+    },
+    /// A host is no node any more: its credential ends, and so do those of its modules.
+    RemoveNode {
+        /// The node.
+        node: NodeName,
+    },
+    /// A node has exactly these labels.
+    Label {
+        /// The node.
+        node: NodeName,
+        /// Its labels.
+        labels: Labels,
+    },
+}
+
+/// Why a change was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// Somebody else changed something.
+    #[error(
+        "the mesh is at revision {found}, not {expected}: look at `meshctl plan` again, then apply"
+    )]
+    Conflict {
+        /// What the operator had seen.
+        expected: Revision,
+        /// What it is.
+        found: Revision,
+    },
+    /// What is declared contradicts itself.
+    #[error("what is declared contradicts itself: {}", sentences(.0))]
+    Declared(Vec<MeshError>),
+    /// No such seat.
+    #[error("there is no seat {0}; `meshctl seat ls` lists them")]
+    UnknownSeat(SeatName),
+    /// No such node.
+    #[error("there is no node {0}; `meshctl node ls` lists them")]
+    UnknownNode(NodeName),
+    /// It cannot hold that seat.
+    #[error("module {module} cannot hold seat {seat}: it {why}")]
+    CannotHold {
+        /// The seat.
+        seat: SeatName,
+        /// The module.
+        module: ModuleName,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The id is in use.
+    #[error("token id {0} is in use; try again")]
+    TokenExists(TokenId),
+    /// The key is in use.
+    #[error("the key of token {0} is already somebody's; try again")]
+    KeyInUse(TokenId),
+    /// A node's key is no key.
+    #[error(transparent)]
+    Mint(#[from] MintError),
+    /// What would be derived does not hold together.
+    #[error("what would be derived does not hold together, nothing was changed: {0}")]
+    Plan(String),
+    /// The store did not take it.
+    #[error(
+        "the store did not take the change ({0}); it may be there once the store is back: look at `meshctl status`"
+    )]
+    Store(String),
+}
+
+fn sentences(errors: &[MeshError]) -> String {
+    let sentences: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    sentences.join("; ")
+}
+
+/// The records after a command, and what it did in one sentence.
+pub(crate) fn amend(
+    records: &Records,
+    command: &Command,
+    mint: &mut impl Mint,
+) -> Result<(Records, String), CommandError> {
+    let mut next = records.clone();
+    let what = match command {
+        Command::Apply {
+            declared,
+            if_revision,
+        } => apply(&mut next, declared, *if_revision)?,
+        Command::Assign { seat, holder } => assign(&mut next, seat, holder.as_ref())?,
+        Command::CreateToken { id, token } => create_token(&mut next, id, token)?,
+        Command::RemoveNode { node } => {
+            if next.nodes.remove(node).is_none() {
+                return Err(CommandError::UnknownNode(node.clone()));
+            }
+            format!("remove node {node}")
+        }
+        Command::Label { node, labels } => {
+            let Some(record) = next.nodes.get_mut(node) else {
+                return Err(CommandError::UnknownNode(node.clone()));
+            };
+            record.labels.clone_from(labels);
+            format!("label node {node}")
+        }
+    };
+    settle_instances(&mut next, mint)?;
+    next.revision = next.revision.next();
+    Ok((next, what))
+}
+
+fn apply(
+    records: &mut Records,
+    declared: &Declared,
+    if_revision: Option<Revision>,
+) -> Result<String, CommandError> {
+    if let Some(expected) = if_revision
+        && expected != records.revision
+    {
+        return Err(CommandError::Conflict {
+            expected,
+            found: records.revision,
+        });
+    }
+    let errors = declared.check();
+    if !errors.is_empty() {
+        return Err(CommandError::Declared(errors));
+    }
+    // An assignment by hand outlives an apply unless the files say something new about that seat, or it names a module
+    // that can no longer hold it.
+    let before = &records.declared;
+    records.seats.retain(|seat, record| {
+        let same = before.seats.get(seat) == declared.seats.get(seat);
+        let able = |module| declared.can_hold(module, seat).is_ok();
+        same && declared.seats.contains_key(seat) && record.assigned.as_ref().is_none_or(able)
+    });
+    records.declared = declared.clone();
+    Ok(format!(
+        "apply {} modules, {} seats",
+        declared.modules.len(),
+        declared.seats.len()
+    ))
+}
+
+fn assign(
+    records: &mut Records,
+    seat: &SeatName,
+    holder: Option<&ModuleName>,
+) -> Result<String, CommandError> {
+    let declared = &records.declared;
+    if !declared.seats.contains_key(seat) {
+        return Err(CommandError::UnknownSeat(seat.clone()));
+    }
+    if let Some(module) = holder {
+        declared
+            .can_hold(module, seat)
+            .map_err(|why| CommandError::CannotHold {
+                seat: seat.clone(),
+                module: module.clone(),
+                why,
+            })?;
+    }
+    let assigned = holder.cloned();
+    records.seats.insert(seat.clone(), SeatRecord { assigned });
+    Ok(match holder {
+        Some(module) => format!("assign seat {seat} to {module}"),
+        None => format!("release seat {seat}"),
+    })
+}
+
+fn create_token(
+    records: &mut Records,
+    id: &TokenId,
+    token: &TokenRecord,
+) -> Result<String, CommandError> {
+    if records.tokens.contains_key(id) {
+        return Err(CommandError::TokenExists(id.clone()));
+    }
+    let taken = records.tokens.values().any(|other| other.key == token.key)
+        || records.nodes.values().any(|node| node.key == token.key);
+    if taken {
+        return Err(CommandError::KeyInUse(id.clone()));
+    }
+    if token.rejoin
+        && let Some(node) = &token.node
+        && !records.nodes.contains_key(node)
+    {
+        return Err(CommandError::UnknownNode(node.clone()));
+    }
+    records.tokens.insert(id.clone(), token.clone());
+    Ok(format!("create token {id}"))
+}

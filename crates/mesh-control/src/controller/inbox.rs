@@ -1,0 +1,243 @@
+//! Messages: heard, recorded, settled; held while the store does not take them, and let go in the end.
+
+use mesh_model::{Heartbeat, InstanceRef, Report, Timestamp};
+use mesh_window::Verdict;
+
+use super::{Controller, Presence, StoreState};
+use crate::effect::{Effect, Note, Ticket};
+use crate::fact::{Change, Fact, FactKey};
+use crate::message::{Announcement, Message, MessageKey, Settlement};
+use crate::placement::Mint;
+
+impl<M: Mint> Controller<M> {
+    /// A message was taken from a queue. One that is already being worked on is not begun again: it came a second time
+    /// because the first takes long.
+    pub fn handle_message(
+        &mut self,
+        key: MessageKey,
+        message: Message,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !self.in_hand.insert(key) {
+            return effects;
+        }
+        match message {
+            Message::Malformed(why) => self.park(key, why, &mut effects),
+            Message::Announced(module, Announcement { release, node }) => {
+                self.tally.announced += 1;
+                let instance = InstanceRef { module, node };
+                if self.records.instances.contains_key(&instance) {
+                    self.announced.insert(instance, release);
+                }
+                self.settle(key, Settlement::Done, &mut effects);
+            }
+            Message::Enrolment(token, request) => {
+                if self.store_is_up() {
+                    self.queue_enrolment(key, token, request);
+                    self.advance(now, &mut effects);
+                } else {
+                    self.hold(key, STORE_IS_DOWN, now, &mut effects);
+                }
+            }
+            Message::Report(node, report) => {
+                if node == report.id.node {
+                    self.consider(key, report, now, &mut effects);
+                } else {
+                    let whose = &report.id.node;
+                    let why = format!("node {node} published a report that says it is {whose}'s");
+                    self.park(key, why, &mut effects);
+                }
+            }
+        }
+        effects
+    }
+
+    fn consider(
+        &mut self,
+        key: MessageKey,
+        report: Report,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(declared) = self.declarations.get(&report.id.node) else {
+            let what = format!("report {} of a node that is none", report.id);
+            effects.push(Effect::Note(Note::Ignored(what)));
+            return self.settle(key, Settlement::Done, effects);
+        };
+        if report.id.generation != declared.generation {
+            self.tally.superseded += 1;
+            let what = format!("report {}: declared is {}", report.id, declared.generation);
+            effects.push(Effect::Note(Note::Ignored(what)));
+            self.note_taken(key, now, effects);
+            return self.settle(key, Settlement::Done, effects);
+        }
+        let known = self.newest_report(&report.id.node).is_some_and(|newest| {
+            newest.id.generation == report.id.generation && newest.id.seq >= report.id.seq
+        });
+        if known {
+            self.tally.repeated += 1;
+            self.note_taken(key, now, effects);
+            return self.settle(key, Settlement::Done, effects);
+        }
+        if !self.store_is_up() {
+            return self.hold(key, STORE_IS_DOWN, now, effects);
+        }
+        let changes = self.recording(&report);
+        self.in_store.insert(key, report);
+        effects.push(Effect::Store {
+            ticket: Ticket::Message(key),
+            changes,
+        });
+    }
+
+    /// Keeps a report, and no more of the node's than are kept.
+    fn recording(&self, report: &Report) -> Vec<Change> {
+        let mut changes = vec![Change::Put(Fact::Report(report.clone()))];
+        if let Some(kept) = self.reports.get(&report.id.node) {
+            let room = self.settings.reports_kept.saturating_sub(1);
+            let surplus = kept.len().saturating_sub(room);
+            let oldest = kept.iter().take(surplus);
+            changes.extend(oldest.map(|old| Change::Remove(FactKey::Report(old.id.clone()))));
+        }
+        changes
+    }
+
+    pub(super) fn report_taken(
+        &mut self,
+        key: MessageKey,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(report) = self.in_store.remove(&key) {
+            self.tally.recorded += 1;
+            if self.records.nodes.contains_key(&report.id.node) {
+                let kept = self.reports.entry(report.id.node.clone()).or_default();
+                kept.push_back(report);
+                while kept.len() > self.settings.reports_kept {
+                    kept.pop_front();
+                }
+            }
+        }
+        self.note_taken(key, now, effects);
+        self.settle(key, Settlement::Done, effects);
+    }
+
+    fn note_taken(&mut self, key: MessageKey, now: Timestamp, effects: &mut Vec<Effect>) {
+        if let Some(opened) = self.window.taken(&key) {
+            let after = now.as_millis().saturating_sub(opened);
+            effects.push(Effect::Note(Note::Taken { key, after }));
+        }
+    }
+
+    /// The store does not take a message: it stays with the bus, until the bound passes.
+    pub(super) fn hold(
+        &mut self,
+        key: MessageKey,
+        why: &str,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let seed = self.settings.seed ^ key.sequence.rotate_left(17);
+        match self.window.refused(&key, now.as_millis(), seed) {
+            Verdict::Hold { retry_in } => {
+                let why = why.to_owned();
+                effects.push(Effect::Note(Note::Held { key, why }));
+                self.settle(key, Settlement::Hold(retry_in), effects);
+            }
+            Verdict::LetGo { held_for } => {
+                let why = format!("held for {} s: {why}", held_for.as_secs());
+                self.park(key, why, effects);
+            }
+        }
+    }
+
+    /// Has a copy kept before the message is let go.
+    pub(super) fn park(&mut self, key: MessageKey, why: String, effects: &mut Vec<Effect>) {
+        self.parking.insert(key, why.clone());
+        effects.push(Effect::Park { key, why });
+    }
+
+    /// The copy is kept, or could not be; then the message stays and comes again.
+    pub fn handle_parked(&mut self, key: MessageKey, result: Result<(), String>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(why) = self.parking.remove(&key) else {
+            return effects;
+        };
+        match result {
+            Ok(()) => {
+                self.tally.let_go += 1;
+                let _closed = self.window.taken(&key);
+                effects.push(Effect::Note(Note::LetGo { key, why }));
+                self.settle(key, Settlement::Done, &mut effects);
+            }
+            Err(error) => {
+                let why = format!("{why}; no copy could be kept: {error}");
+                effects.push(Effect::Note(Note::Held { key, why }));
+                let again = Settlement::Hold(self.settings.window.cap);
+                self.settle(key, again, &mut effects);
+            }
+        }
+        effects
+    }
+
+    pub(super) fn settle(&mut self, key: MessageKey, how: Settlement, effects: &mut Vec<Effect>) {
+        self.in_hand.remove(&key);
+        effects.push(Effect::Settle(key, how));
+    }
+
+    /// A node lives. Nothing durable changes, except that a joiner whose node is heard is done with.
+    pub fn handle_heartbeat(&mut self, heartbeat: Heartbeat, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let node = heartbeat.node.clone();
+        if !self.records.nodes.contains_key(&node) {
+            return effects;
+        }
+        self.tally.heartbeats += 1;
+        let before = self.presence.get(&node);
+        if before.is_some_and(|before| before.heartbeat.session > heartbeat.session) {
+            let what = "an earlier run of its agent still speaks; do two hosts share a credential?";
+            effects.push(Effect::Note(Note::Node(node, what.to_owned())));
+            return effects;
+        }
+        let newly_deaf = heartbeat.deaf && before.is_none_or(|before| !before.heartbeat.deaf);
+        let behind = before.and_then(|before| before.behind);
+        let behind = self.is_behind(&heartbeat).then(|| behind.unwrap_or(now));
+        let presence = Presence {
+            heard: now,
+            heartbeat,
+            behind,
+        };
+        self.presence.insert(node.clone(), presence);
+        if newly_deaf {
+            let what = "it hears nothing from its consumer".to_owned();
+            effects.push(Effect::Note(Note::Node(node.clone(), what)));
+            effects.extend(self.want_assertion(now));
+        }
+        if behind.is_some_and(|since| now.since(since) >= self.settings.ask_again) {
+            self.tell_again(&node, now, &mut effects);
+        }
+        self.arrive(&node, now, &mut effects);
+        effects
+    }
+
+    /// Whether a node's own account differs from what it was told or from what is recorded of it: its declaration or
+    /// its report may have been lost.
+    fn is_behind(&self, heartbeat: &Heartbeat) -> bool {
+        if self.store != StoreState::Up {
+            return false;
+        }
+        let Some(declared) = self.declarations.get(&heartbeat.node) else {
+            return false;
+        };
+        if heartbeat.applied != Some(declared.generation) {
+            return true;
+        }
+        self.newest_report(&heartbeat.node).is_none_or(|newest| {
+            newest.id.generation != declared.generation || newest.id.seq < heartbeat.seq
+        })
+    }
+}
+
+/// Why a message is held that was not even tried.
+const STORE_IS_DOWN: &str = "the store is down";

@@ -1,0 +1,347 @@
+//! Changes of the records: one at a time, each decided on what the one before it left, none visible before it is stored.
+
+use std::collections::VecDeque;
+
+use mesh_derive::subject;
+use mesh_model::{
+    Declaration, Enrolment, EnrolmentAnswer, NodeName, Records, Subject, Timestamp, TokenId,
+};
+
+use super::{Controller, StoreState};
+use crate::amend::{Command, CommandError, amend};
+use crate::effect::{CommandId, Effect, Note, Ticket};
+use crate::enrolment::{Admission, admit};
+use crate::fact::{AuditFact, Change, Fact, FactKey, changes};
+use crate::message::{MessageKey, Settlement};
+use crate::placement::{Mint, declarations};
+
+/// What waits to change the records, and what is changing them.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    waiting: VecDeque<Request>,
+    storing: Option<Pending>,
+}
+
+impl Lane {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.storing.is_none()
+    }
+}
+
+#[derive(Debug)]
+enum Request {
+    Command(CommandId, Command, String),
+    Enrolment(MessageKey, TokenId, Enrolment),
+    /// The node of this token was heard.
+    Arrival(TokenId),
+    /// Tokens past their time.
+    Expiry(Vec<TokenId>),
+}
+
+/// A change being stored.
+#[derive(Debug)]
+struct Pending {
+    origin: Origin,
+    records: Records,
+    declarations: Vec<Declaration>,
+    /// In one sentence, for the log and the audit; nothing for housekeeping.
+    what: Option<String>,
+}
+
+/// Who waits for a change.
+#[derive(Debug, Clone)]
+pub(super) enum Origin {
+    /// Nobody.
+    Nobody,
+    /// An operator.
+    Command(CommandId),
+    /// A host.
+    Enrolment {
+        key: MessageKey,
+        to: Subject,
+        node: NodeName,
+    },
+}
+
+impl<M: Mint> Controller<M> {
+    /// An operator asks for a change. `who` is kept with it.
+    pub fn handle_command(
+        &mut self,
+        id: CommandId,
+        command: Command,
+        who: String,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.store_is_up() {
+            let request = Request::Command(id, command, who);
+            self.lane.waiting.push_back(request);
+            self.advance(now, &mut effects);
+        } else {
+            let result = Err(CommandError::Store("it is down".to_owned()));
+            effects.push(Effect::Reply { id, result });
+        }
+        effects
+    }
+
+    pub(super) fn queue_enrolment(&mut self, key: MessageKey, token: TokenId, request: Enrolment) {
+        let request = Request::Enrolment(key, token, request);
+        self.lane.waiting.push_back(request);
+    }
+
+    /// A joiner whose node is heard is done with.
+    pub(super) fn arrive(&mut self, node: &NodeName, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Some(record) = self.records.nodes.get(node) else {
+            return;
+        };
+        let token = &record.token;
+        let spent = self
+            .records
+            .tokens
+            .get(token)
+            .and_then(|token| token.spent.as_ref());
+        let open = spent.is_some_and(|spent| !spent.arrived && spent.node == *node);
+        let waits = |request: &Request| matches!(request, Request::Arrival(it) if it == token);
+        if open && !self.lane.waiting.iter().any(waits) {
+            self.lane.waiting.push_back(Request::Arrival(token.clone()));
+            self.advance(now, effects);
+        }
+    }
+
+    pub(super) fn expire_tokens(&mut self, now: Timestamp) {
+        if !self.store_is_up() || !self.lane.is_empty() {
+            return;
+        }
+        let expired: Vec<TokenId> = self
+            .records
+            .tokens
+            .iter()
+            .filter(|(_, token)| now >= token.expires.plus(EXPIRED_KEPT))
+            .map(|(id, _)| id.clone())
+            .collect();
+        if !expired.is_empty() {
+            self.lane.waiting.push_back(Request::Expiry(expired));
+        }
+    }
+
+    /// A new life of the records: every node is told anew, newer than anything it can have heard.
+    pub(super) fn begin_incarnation(&mut self, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let mut next = self.records.clone();
+        next.incarnation = next.incarnation.saturating_add(1).max(now.as_secs());
+        next.revision = next.revision.next();
+        let what = format!("begin incarnation {}", next.incarnation);
+        let audit = audit(&next, now, "controller", &what);
+        self.store_change(Origin::Nobody, next, Some(audit), &mut effects);
+        effects
+    }
+
+    /// Begins waiting changes while none is being stored.
+    pub(super) fn advance(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        while self.store == StoreState::Up && self.lane.storing.is_none() {
+            let Some(request) = self.lane.waiting.pop_front() else {
+                return;
+            };
+            match request {
+                Request::Command(id, command, who) => {
+                    self.begin_command(id, &command, &who, now, effects);
+                }
+                Request::Enrolment(key, token, request) => {
+                    self.begin_enrolment(key, &token, &request, now, effects);
+                }
+                Request::Arrival(token) => {
+                    let mut next = self.records.clone();
+                    let record = next.tokens.get_mut(&token);
+                    let spent = record.and_then(|record| record.spent.as_mut());
+                    if let Some(spent) = spent.filter(|spent| !spent.arrived) {
+                        spent.arrived = true;
+                        self.store_change(Origin::Nobody, next, None, effects);
+                    }
+                }
+                Request::Expiry(tokens) => {
+                    let mut next = self.records.clone();
+                    next.tokens.retain(|id, _| !tokens.contains(id));
+                    self.store_change(Origin::Nobody, next, None, effects);
+                }
+            }
+        }
+    }
+
+    fn begin_command(
+        &mut self,
+        id: CommandId,
+        command: &Command,
+        who: &str,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let result = amend(&self.records, command, &mut self.mint)
+            .and_then(|(next, what)| self.sound(&next).map(|()| (next, what)));
+        match result {
+            Ok((next, what)) => {
+                let audit = audit(&next, now, who, &what);
+                self.store_change(Origin::Command(id), next, Some(audit), effects);
+            }
+            Err(error) => effects.push(Effect::Reply {
+                id,
+                result: Err(error),
+            }),
+        }
+    }
+
+    fn begin_enrolment(
+        &mut self,
+        key: MessageKey,
+        token: &TokenId,
+        request: &Enrolment,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let to = request.reply.clone();
+        match admit(&self.records, token, request, now, &mut self.mint) {
+            Admission::New { records, node } => {
+                let what = format!("enrol node {node} with token {token}");
+                let audit = audit(&records, now, &format!("joiner/{token}"), &what);
+                let origin = Origin::Enrolment { key, to, node };
+                self.store_change(origin, *records, Some(audit), effects);
+            }
+            Admission::Again { node } => {
+                self.await_bus(Origin::Enrolment { key, to, node }, now, effects);
+            }
+            Admission::Refused(refusal) => {
+                self.tally.refused += 1;
+                effects.push(Effect::Note(Note::EnrolmentRefused(refusal.to_string())));
+                // Never where the request says, unless that is the joiner's own: the controller may publish further
+                // than the joiner may.
+                let to = subject::enrolment_answer(token);
+                let answer = EnrolmentAnswer::Refused(refusal);
+                effects.push(Effect::Answer { to, answer });
+                self.settle(key, Settlement::Done, effects);
+            }
+            Admission::Unsealable(error) => self.park(key, error.to_string(), effects),
+        }
+    }
+
+    /// Commits new records, with every declaration that follows from them.
+    fn store_change(
+        &mut self,
+        origin: Origin,
+        records: Records,
+        audit: Option<AuditFact>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let declarations = declarations(&records, &self.declarations);
+        let mut changes = changes(&self.records, &records);
+        let here = &self.records.nodes;
+        for node in here
+            .keys()
+            .filter(|node| !records.nodes.contains_key(*node))
+        {
+            changes.push(Change::Remove(FactKey::Declaration(node.clone())));
+            let reports = self.reports.get(node).into_iter().flatten();
+            changes.extend(reports.map(|r| Change::Remove(FactKey::Report(r.id.clone()))));
+        }
+        let told = declarations.iter().cloned().map(Fact::Declaration);
+        changes.extend(told.map(Change::Put));
+        let what = audit.as_ref().map(|audit| audit.what.clone());
+        changes.extend(audit.map(|audit| Change::Put(Fact::Audit(audit))));
+        self.lane.storing = Some(Pending {
+            origin,
+            records,
+            declarations,
+            what,
+        });
+        effects.push(Effect::Store {
+            ticket: Ticket::Records,
+            changes,
+        });
+    }
+
+    /// The change is on disk: it is what there is, and goes outward.
+    pub(super) fn change_taken(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.lane.storing.take() else {
+            return;
+        };
+        if let Some(what) = pending.what {
+            effects.push(Effect::Note(Note::Changed(pending.records.revision, what)));
+        }
+        self.records = pending.records;
+        let nodes = &self.records.nodes;
+        self.declarations.retain(|node, _| nodes.contains_key(node));
+        self.reports.retain(|node, _| nodes.contains_key(node));
+        self.presence.retain(|node, _| nodes.contains_key(node));
+        self.undeclared.retain(|node, _| nodes.contains_key(node));
+        for declaration in pending.declarations {
+            self.tell(declaration);
+        }
+        if let Origin::Enrolment { key, node, .. } = &pending.origin {
+            // A host that comes back under a known name may have nothing of what its consumer was acknowledged.
+            self.doubt(node, false);
+            self.tally.enrolled += 1;
+            let _closed = self.window.taken(key);
+            effects.push(Effect::Note(Note::Enrolled(node.clone())));
+        }
+        self.records_changed();
+        self.await_bus(pending.origin, now, effects);
+        self.advance(now, effects);
+    }
+
+    /// The change is not known to be on disk: nobody is told that it is.
+    pub(super) fn change_refused(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.lane.storing.take() else {
+            return;
+        };
+        self.give_up(pending.origin, why, now, effects);
+        for request in std::mem::take(&mut self.lane.waiting) {
+            match request {
+                Request::Command(id, ..) => self.give_up(Origin::Command(id), why, now, effects),
+                Request::Enrolment(key, ..) => self.hold(key, why, now, effects),
+                Request::Arrival(_) | Request::Expiry(_) => {}
+            }
+        }
+    }
+
+    fn give_up(&mut self, origin: Origin, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+        match origin {
+            Origin::Nobody => {}
+            Origin::Command(id) => effects.push(Effect::Reply {
+                id,
+                result: Err(CommandError::Store(why.to_owned())),
+            }),
+            Origin::Enrolment { key, .. } => self.hold(key, why, now, effects),
+        }
+    }
+
+    /// What was waited for is true on the bus.
+    pub(super) fn complete(&mut self, origin: Origin, effects: &mut Vec<Effect>) {
+        match origin {
+            Origin::Nobody => {}
+            Origin::Command(id) => effects.push(Effect::Reply {
+                id,
+                result: Ok(self.records.revision),
+            }),
+            Origin::Enrolment { key, to, node } => {
+                let answer = EnrolmentAnswer::Accepted {
+                    mesh: self.records.declared.mesh.clone(),
+                    node,
+                    bus: self.records.bus.clone(),
+                    jwt: None,
+                };
+                effects.push(Effect::Answer { to, answer });
+                self.settle(key, Settlement::Done, effects);
+            }
+        }
+    }
+}
+
+fn audit(records: &Records, at: Timestamp, who: &str, what: &str) -> AuditFact {
+    AuditFact {
+        revision: records.revision,
+        at,
+        who: who.to_owned(),
+        what: what.to_owned(),
+    }
+}
+
+/// Milliseconds a token is remembered past its time, so that a late host hears `expired` and not `unknown`.
+const EXPIRED_KEPT: u64 = 24 * 3600 * 1000;

@@ -1,0 +1,231 @@
+//! Outward: the bus is brought to what follows from the records, and then nodes are told.
+
+use std::sync::Arc;
+
+use mesh_derive::{Plan, derive};
+use mesh_model::{Declaration, Generation, NodeName, Records, Timestamp};
+
+use super::Controller;
+use super::lane::Origin;
+use crate::amend::CommandError;
+use crate::effect::{Effect, Note};
+use crate::placement::Mint;
+
+/// How far the bus is known to be what follows from the records.
+#[derive(Debug, Default)]
+pub(super) struct Assertion {
+    /// The version the bus is to show; grows with every reason to look again.
+    wanted: u64,
+    /// The version it is known to show.
+    asserted: u64,
+    /// The version being brought there.
+    running: Option<u64>,
+    /// When to try again.
+    again: Option<Timestamp>,
+    /// Who waits until the bus shows a version.
+    waiting: Vec<(u64, Origin)>,
+    /// What was derived last, while the records are the same.
+    plan: Option<Arc<Plan>>,
+}
+
+impl Assertion {
+    pub(super) fn is_current(&self) -> bool {
+        self.asserted == self.wanted
+    }
+}
+
+/// A node that is to be told.
+#[derive(Debug, Clone)]
+pub(super) struct Undeclared {
+    /// Told only once the bus shows this version: its consumer has to be there first.
+    after: u64,
+    /// The bus may have it already.
+    unless_there: bool,
+    /// The generation on its way.
+    running: Option<Generation>,
+    /// When to try again.
+    again: Option<Timestamp>,
+}
+
+impl<M: Mint> Controller<M> {
+    /// Definitions may have been changed by somebody else: look, mend, and look whether nodes' declarations are there.
+    pub fn handle_disturbed(&mut self, now: Timestamp) -> Vec<Effect> {
+        self.doubt_every_declaration();
+        self.want_assertion(now)
+    }
+
+    /// The bus was brought to the plan of a version, or could not be.
+    pub fn handle_asserted(
+        &mut self,
+        version: u64,
+        result: Result<(), String>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.assertion.running != Some(version) {
+            return effects;
+        }
+        self.assertion.running = None;
+        if let Err(why) = result {
+            effects.push(Effect::Note(Note::NotAsserted(why)));
+            self.assertion.again = Some(now.plus(self.settings.retry));
+            return effects;
+        }
+        self.assertion.asserted = version;
+        self.assertion.again = None;
+        for (after, origin) in std::mem::take(&mut self.assertion.waiting) {
+            if after <= version {
+                self.complete(origin, &mut effects);
+            } else {
+                self.assertion.waiting.push((after, origin));
+            }
+        }
+        self.retry_outward(now, &mut effects);
+        effects
+    }
+
+    /// A declaration is on the bus, or could not be put there.
+    pub fn handle_declared(
+        &mut self,
+        node: &NodeName,
+        generation: Generation,
+        result: Result<(), String>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(undeclared) = self.undeclared.get_mut(node) else {
+            return effects;
+        };
+        if undeclared.running != Some(generation) {
+            return effects;
+        }
+        undeclared.running = None;
+        match result {
+            Ok(()) => {
+                let current = self.declarations.get(node).map(|d| d.generation);
+                if current == Some(generation) && undeclared.after <= self.assertion.asserted {
+                    self.undeclared.remove(node);
+                }
+            }
+            Err(why) => {
+                undeclared.again = Some(now.plus(self.settings.retry));
+                effects.push(Effect::Note(Note::NotDeclared(node.clone(), why)));
+            }
+        }
+        self.declare(now, &mut effects);
+        effects
+    }
+
+    /// Whether what would be derived from these records holds together.
+    pub(super) fn sound(&self, records: &Records) -> Result<(), CommandError> {
+        let mismatches = derive(records, &self.settings.bounds).check(&records.bus);
+        if mismatches.is_empty() {
+            return Ok(());
+        }
+        let sentences: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+        Err(CommandError::Plan(sentences.join("; ")))
+    }
+
+    pub(super) fn records_changed(&mut self) {
+        self.assertion.plan = None;
+    }
+
+    pub(super) fn want_assertion(&mut self, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.assertion.wanted += 1;
+        self.assert(now, &mut effects);
+        effects
+    }
+
+    /// Somebody waits until the bus shows the records as they are now.
+    pub(super) fn await_bus(&mut self, origin: Origin, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.assertion.wanted += 1;
+        self.assertion.waiting.push((self.assertion.wanted, origin));
+        self.assert(now, effects);
+    }
+
+    fn assert(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let assertion = &mut self.assertion;
+        let due = assertion.again.is_none_or(|again| now >= again);
+        if assertion.is_current() || assertion.running.is_some() || !due {
+            return;
+        }
+        let plan = assertion
+            .plan
+            .get_or_insert_with(|| Arc::new(derive(&self.records, &self.settings.bounds)));
+        let plan = Arc::clone(plan);
+        let version = assertion.wanted;
+        assertion.running = Some(version);
+        effects.push(Effect::Assert { version, plan });
+    }
+
+    /// A new declaration takes the place of the one before, once the bus is ready for it.
+    pub(super) fn tell(&mut self, declaration: Declaration) {
+        let node = declaration.node.clone();
+        self.declarations.insert(node.clone(), declaration);
+        self.doubt(&node, false);
+    }
+
+    /// Nodes' declarations may not be on the bus any more.
+    pub(super) fn doubt_every_declaration(&mut self) {
+        let nodes: Vec<NodeName> = self.declarations.keys().cloned().collect();
+        for node in nodes {
+            let unless_there = self.undeclared.get(&node).is_none_or(|u| u.unless_there);
+            self.doubt(&node, unless_there);
+        }
+    }
+
+    /// A node is told with the next version of the bus.
+    pub(super) fn doubt(&mut self, node: &NodeName, unless_there: bool) {
+        let running = self.undeclared.get(node).and_then(|u| u.running);
+        let undeclared = Undeclared {
+            after: self.assertion.wanted + 1,
+            unless_there,
+            running,
+            again: None,
+        };
+        self.undeclared.insert(node.clone(), undeclared);
+    }
+
+    /// Tells a node the same again, so that it applies what it missed or reports what was let go.
+    pub(super) fn tell_again(
+        &mut self,
+        node: &NodeName,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(presence) = self.presence.get_mut(node) {
+            presence.behind = Some(now);
+        }
+        if self.undeclared.contains_key(node) || !self.declarations.contains_key(node) {
+            return;
+        }
+        let what = "it differs from what it was told; it is told again".to_owned();
+        effects.push(Effect::Note(Note::Node(node.clone(), what)));
+        self.doubt(node, false);
+        effects.extend(self.want_assertion(now));
+    }
+
+    fn declare(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let asserted = self.assertion.asserted;
+        for (node, undeclared) in &mut self.undeclared {
+            let due = undeclared.again.is_none_or(|again| now >= again);
+            if undeclared.after > asserted || undeclared.running.is_some() || !due {
+                continue;
+            }
+            let Some(declaration) = self.declarations.get(node) else {
+                continue;
+            };
+            undeclared.running = Some(declaration.generation);
+            effects.push(Effect::Declare {
+                declaration: declaration.clone(),
+                unless_there: undeclared.unless_there,
+            });
+        }
+    }
+
+    pub(super) fn retry_outward(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.declare(now, effects);
+        self.assert(now, effects);
+    }
+}

@@ -1,0 +1,143 @@
+//! Whether a host becomes a node.
+
+use mesh_derive::subject;
+use mesh_model::{
+    Enrolment, EnrolmentRefusal, Filter, NodeName, NodeRecord, Principal, Records, Spent,
+    Timestamp, TokenId,
+};
+
+use crate::placement::{Mint, MintError, settle_instances};
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// It makes a node, in these records.
+    New {
+        /// The records with the node, its token spent.
+        records: Box<Records>,
+        /// The node.
+        node: NodeName,
+    },
+    /// It made this node before, with the same key: the same answer again.
+    Again {
+        /// The node.
+        node: NodeName,
+    },
+    /// It does not.
+    Refused(EnrolmentRefusal),
+    /// No secret can be sealed to the key it brought.
+    Unsealable(MintError),
+}
+
+/// How far a host's clock may be from ours. Wider than the store window's default bound: a request may have been held
+/// for as long as that.
+const CLOCK_SKEW_SECS: u64 = 15 * 60;
+
+/// Decides about a request that came with a token.
+pub(crate) fn admit(
+    records: &Records,
+    token: &TokenId,
+    request: &Enrolment,
+    now: Timestamp,
+    mint: &mut impl Mint,
+) -> Admission {
+    let node = match admissible(records, token, request, now) {
+        Ok(Admissible::New(node)) => node,
+        Ok(Admissible::Again(node)) => return Admission::Again { node },
+        Err(refusal) => return Admission::Refused(refusal),
+    };
+    let mut next = records.clone();
+    let Some(record) = next.tokens.get_mut(token) else {
+        return Admission::Refused(EnrolmentRefusal::Unknown {
+            token: token.clone(),
+        });
+    };
+    record.spent = Some(Spent {
+        node: node.clone(),
+        key: request.key.clone(),
+        arrived: false,
+    });
+    let labels = record.labels.clone();
+    next.nodes.insert(
+        node.clone(),
+        NodeRecord {
+            key: request.key.clone(),
+            box_key: request.box_key.clone(),
+            labels,
+            token: token.clone(),
+            enrolled: now,
+        },
+    );
+    if let Err(error) = settle_instances(&mut next, mint) {
+        return Admission::Unsealable(error);
+    }
+    next.revision = next.revision.next();
+    Admission::New {
+        records: Box::new(next),
+        node,
+    }
+}
+
+enum Admissible {
+    New(NodeName),
+    Again(NodeName),
+}
+
+fn admissible(
+    records: &Records,
+    token: &TokenId,
+    request: &Enrolment,
+    now: Timestamp,
+) -> Result<Admissible, EnrolmentRefusal> {
+    // The reply address is the sender's text, and the controller may publish where the sender may not.
+    let own = subject::inbox(&Principal::Joiner(token.clone()));
+    if !Filter::from(&request.reply).is_subset_of(&own) {
+        return Err(EnrolmentRefusal::ForeignAddress {
+            address: request.reply.clone(),
+        });
+    }
+    let Some(record) = records.tokens.get(token) else {
+        return Err(EnrolmentRefusal::Unknown {
+            token: token.clone(),
+        });
+    };
+    if now >= record.expires {
+        return Err(EnrolmentRefusal::Expired {
+            token: token.clone(),
+            seconds_ago: now.since(record.expires) / 1000,
+        });
+    }
+    if let Some(spent) = &record.spent {
+        let node = records.nodes.get(&spent.node);
+        if spent.key == request.key && node.is_some_and(|node| node.key == spent.key) {
+            return Ok(Admissible::Again(spent.node.clone()));
+        }
+        return Err(EnrolmentRefusal::Spent {
+            token: token.clone(),
+            node: spent.node.clone(),
+        });
+    }
+    let skew = now.since(request.clock).max(request.clock.since(now)) / 1000;
+    if skew > CLOCK_SKEW_SECS {
+        return Err(EnrolmentRefusal::ClockSkew { seconds: skew });
+    }
+    let node = match (&record.node, &request.node) {
+        (Some(allowed), Some(asked)) if allowed != asked => {
+            return Err(EnrolmentRefusal::NameMismatch {
+                allowed: allowed.clone(),
+                asked: asked.clone(),
+            });
+        }
+        (Some(node), _) | (None, Some(node)) => node.clone(),
+        (None, None) => return Err(EnrolmentRefusal::NoName),
+    };
+    let taken = records.nodes.contains_key(&node) && !record.rejoin;
+    let key_taken = records
+        .nodes
+        .iter()
+        .any(|(other, r)| *other != node && r.key == request.key);
+    if taken || key_taken {
+        return Err(EnrolmentRefusal::NameTaken { node });
+    }
+    Ok(Admissible::New(node))
+}

@@ -1,0 +1,176 @@
+//! From the records: which module runs where, under which credential, and so what each node is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mesh_model::{
+    BoxPublicKey, Declaration, Generation, InstanceRecord, InstanceRef, Manifest, ModuleName,
+    NodeName, PublicKey, Records, Sealed, Selector, Workload,
+};
+
+/// Makes credentials. The core does not: it has no randomness, and a secret half must not pass through it unsealed.
+pub trait Mint {
+    /// A new credential for an instance, its secret half sealed to the node's key.
+    fn mint(
+        &mut self,
+        instance: &InstanceRef,
+        sealed_to: &BoxPublicKey,
+    ) -> Result<Minted, MintError>;
+}
+
+/// A credential just made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Minted {
+    /// The public half.
+    pub key: PublicKey,
+    /// The secret half, sealed.
+    pub credential: Sealed,
+}
+
+/// A key nothing can be sealed to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no credential can be sealed for {instance}: {why}; re-enrol the node with `meshctl node rejoin`"
+)]
+pub struct MintError {
+    /// For whom.
+    pub instance: InstanceRef,
+    /// Why not.
+    pub why: String,
+}
+
+/// Gives every placed module a credential on each of its nodes, and takes the others away.
+pub(crate) fn settle_instances(
+    records: &mut Records,
+    mint: &mut impl Mint,
+) -> Result<(), MintError> {
+    let wanted = placed(records);
+    records
+        .instances
+        .retain(|instance, _| wanted.contains(instance));
+    for instance in wanted {
+        let Some(node) = records.nodes.get(&instance.node) else {
+            continue;
+        };
+        let current = records.instances.get(&instance);
+        if current.is_some_and(|record| record.sealed_to == node.box_key) {
+            continue;
+        }
+        let sealed_to = node.box_key.clone();
+        let Minted { key, credential } = mint.mint(&instance, &sealed_to)?;
+        records.instances.insert(
+            instance,
+            InstanceRecord {
+                key,
+                credential,
+                sealed_to,
+            },
+        );
+    }
+    Ok(())
+}
+
+/// Every module on every node it is placed on.
+fn placed(records: &Records) -> BTreeSet<InstanceRef> {
+    let mut placed = BTreeSet::new();
+    for (module, placement) in &records.declared.placements {
+        let instance = |node: &NodeName| InstanceRef {
+            module: module.clone(),
+            node: node.clone(),
+        };
+        match &placement.on {
+            Selector::Nodes(nodes) => {
+                let enrolled = nodes
+                    .iter()
+                    .filter(|node| records.nodes.contains_key(*node));
+                placed.extend(enrolled.map(instance));
+            }
+            Selector::Labels(_) => {
+                let selected = records
+                    .nodes
+                    .iter()
+                    .filter(|(node, record)| placement.on.selects(node, &record.labels));
+                placed.extend(selected.map(|(node, _)| instance(node)));
+            }
+        }
+    }
+    placed
+}
+
+/// The declarations that differ from those before, each at its next generation. A node that was never told anything is
+/// told that it runs nothing: its silence would look like a lost node.
+pub(crate) fn declarations(
+    records: &Records,
+    before: &BTreeMap<NodeName, Declaration>,
+) -> Vec<Declaration> {
+    let mut of_node: BTreeMap<&NodeName, Vec<Workload>> = BTreeMap::new();
+    for (instance, credential) in &records.instances {
+        if let Some(manifest) = records.declared.modules.get(&instance.module) {
+            let workloads = of_node.entry(&instance.node).or_default();
+            workloads.push(workload(manifest, credential));
+        }
+    }
+    records
+        .nodes
+        .keys()
+        .filter_map(|node| {
+            let workloads = of_node.remove(node).unwrap_or_default();
+            let last = before.get(node);
+            let generation = last.map_or_else(Generation::default, |last| last.generation);
+            let current = last.is_some_and(|last| {
+                last.workloads == workloads && generation.incarnation >= records.incarnation
+            });
+            (!current).then(|| Declaration {
+                node: node.clone(),
+                generation: generation.next(records.incarnation),
+                workloads,
+            })
+        })
+        .collect()
+}
+
+fn workload(manifest: &Manifest, credential: &InstanceRecord) -> Workload {
+    Workload {
+        module: manifest.module.clone(),
+        release: manifest.release.clone(),
+        run: manifest.run.clone(),
+        after: manifest.after.clone(),
+        env: manifest.env.clone(),
+        restart: manifest.restart,
+        key: credential.key.clone(),
+        credential: credential.credential.clone(),
+    }
+}
+
+/// Modules that are placed and run nowhere, each with the reason.
+pub(crate) fn unplaced(records: &Records) -> BTreeMap<ModuleName, String> {
+    let mut unplaced = BTreeMap::new();
+    for module in records.declared.modules.keys() {
+        let why = match records.declared.placements.get(module) {
+            None => "no [[place]] names it".to_owned(),
+            Some(placement) => match &placement.on {
+                Selector::Nodes(nodes) => {
+                    let missing: Vec<&str> = nodes
+                        .iter()
+                        .filter(|node| !records.nodes.contains_key(*node))
+                        .map(NodeName::as_str)
+                        .collect();
+                    if missing.is_empty() {
+                        continue;
+                    }
+                    format!("not enrolled: {}", missing.join(", "))
+                }
+                Selector::Labels(labels) => {
+                    let mut nodes = records.nodes.iter();
+                    if nodes.any(|(node, record)| placement.on.selects(node, &record.labels)) {
+                        continue;
+                    }
+                    let labels: Vec<String> =
+                        labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                    format!("no enrolled node has {}", labels.join(", "))
+                }
+            },
+        };
+        unplaced.insert(module.clone(), why);
+    }
+    unplaced
+}

@@ -1,0 +1,272 @@
+//! What there is to see: one value that answers `status`, `node ls` and the dashboard.
+
+use std::collections::BTreeMap;
+
+use mesh_model::{
+    Generation, Labels, MeshName, ModuleName, ModuleReport, NodeName, Outcome, Revision, SeatName,
+    Seq, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Controller, Tally};
+use crate::placement::{Mint, unplaced};
+
+/// The mesh at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub mesh: MeshName,
+    /// The version of its records.
+    pub revision: Revision,
+    /// When this was so.
+    pub at: Timestamp,
+    /// Every node.
+    pub nodes: Vec<NodeStatus>,
+    /// Every module.
+    pub modules: Vec<ModuleStatus>,
+    /// Every seat.
+    pub seats: Vec<SeatStatus>,
+    /// What is held.
+    pub window: WindowStatus,
+    /// Whether the store takes commits.
+    pub store_up: bool,
+    /// Whether the bus is what follows from the records, and every node was told.
+    pub settled: bool,
+    /// What is being waited for, in sentences; empty when all is as declared.
+    pub waiting_for: Vec<String>,
+    /// Counts since the controller started.
+    pub tally: Tally,
+}
+
+/// How a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeState {
+    /// Heard lately, and as declared.
+    Ready,
+    /// Heard lately, working on its declaration.
+    Converging,
+    /// Heard lately; something could not be carried out.
+    Failed,
+    /// Never heard since the controller started.
+    Unheard,
+    /// Heard once, and not lately.
+    Lost,
+}
+
+impl NodeState {
+    /// The word for tables and metric labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Converging => "converging",
+            Self::Failed => "failed",
+            Self::Unheard => "unheard",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub node: NodeName,
+    /// How it does.
+    pub state: NodeState,
+    /// Its labels.
+    pub labels: Labels,
+    /// What it was last told.
+    pub declared: Generation,
+    /// What it last applied, by its own account.
+    pub applied: Option<Generation>,
+    /// Its newest recorded report.
+    pub reported: Option<(Generation, Seq)>,
+    /// Milliseconds since it was heard.
+    pub heard_ago: Option<u64>,
+    /// It misses its consumer's sign of life.
+    pub deaf: bool,
+    /// Its agent's version.
+    pub version: Option<String>,
+    /// Why it is not ready, in one sentence.
+    pub reason: Option<String>,
+    /// Its modules as it reported them.
+    pub modules: BTreeMap<ModuleName, ModuleReport>,
+}
+
+/// One module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleStatus {
+    /// Its name.
+    pub module: ModuleName,
+    /// The release declared.
+    pub release: String,
+    /// The nodes it is placed on.
+    pub nodes: Vec<NodeName>,
+    /// On how many of them it runs.
+    pub running: usize,
+    /// Why it is placed nowhere, or not everywhere.
+    pub unplaced: Option<String>,
+}
+
+/// One seat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeatStatus {
+    /// Its name.
+    pub seat: SeatName,
+    /// Who holds it.
+    pub holder: Option<ModuleName>,
+    /// The holder was assigned by hand, over what the files say.
+    pub by_hand: bool,
+}
+
+/// What is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowStatus {
+    /// How many messages.
+    pub held: usize,
+    /// How many at once, at most, since the controller started.
+    pub peak: usize,
+    /// Milliseconds until the oldest is let go.
+    pub lets_go_in: Option<u64>,
+}
+
+/// Milliseconds after which a node that is not heard is lost.
+const LOST_AFTER: u64 = 30_000;
+
+impl<M: Mint> Controller<M> {
+    /// Everything there is to see.
+    pub fn status(&self, now: Timestamp) -> Status {
+        let nodes: Vec<NodeStatus> = self
+            .records()
+            .nodes
+            .keys()
+            .map(|node| self.node_status(node, now))
+            .collect();
+        let modules = self.module_statuses(&nodes);
+        let records = self.records();
+        let seats = records.declared.seats.keys();
+        let seats = seats.map(|seat| SeatStatus {
+            seat: seat.clone(),
+            holder: records.holder(seat).cloned(),
+            by_hand: records.seats.contains_key(seat),
+        });
+        let window = self.window();
+        Status {
+            mesh: records.declared.mesh.clone(),
+            revision: records.revision,
+            at: now,
+            seats: seats.collect(),
+            window: WindowStatus {
+                held: window.held(),
+                peak: window.peak(),
+                lets_go_in: window.remaining(now.as_millis()),
+            },
+            store_up: self.store_is_up(),
+            settled: self.is_settled(),
+            waiting_for: self.waiting_for(&nodes, &modules),
+            tally: self.tally(),
+            nodes,
+            modules,
+        }
+    }
+
+    fn node_status(&self, node: &NodeName, now: Timestamp) -> NodeStatus {
+        let record = self.records().nodes.get(node);
+        let presence = self.presence().get(node);
+        let heartbeat = presence.map(|presence| &presence.heartbeat);
+        let report = self.newest_report(node);
+        let declared = self
+            .declarations()
+            .get(node)
+            .map_or_else(Generation::default, |declaration| declaration.generation);
+        let heard_ago = presence.map(|presence| now.since(presence.heard));
+        let current = report.filter(|report| report.id.generation == declared);
+        let (state, reason) = match (heard_ago, current.map(|report| &report.outcome)) {
+            (None, _) => (NodeState::Unheard, Some("not heard yet".to_owned())),
+            (Some(ago), _) if ago >= LOST_AFTER => {
+                let reason = format!("not heard for {} s", ago / 1000);
+                (NodeState::Lost, Some(reason))
+            }
+            (_, Some(Outcome::Converged)) => (NodeState::Ready, None),
+            (_, Some(Outcome::Failed { reason })) => (NodeState::Failed, Some(reason.clone())),
+            (_, Some(Outcome::Converging)) => (
+                NodeState::Converging,
+                Some(format!("working on {declared}")),
+            ),
+            (_, None) => {
+                let reason = format!("has not reported on {declared} yet");
+                (NodeState::Converging, Some(reason))
+            }
+        };
+        NodeStatus {
+            node: node.clone(),
+            state,
+            labels: record
+                .map(|record| record.labels.clone())
+                .unwrap_or_default(),
+            declared,
+            applied: heartbeat.and_then(|heartbeat| heartbeat.applied),
+            reported: report.map(|report| (report.id.generation, report.id.seq)),
+            heard_ago,
+            deaf: heartbeat.is_some_and(|heartbeat| heartbeat.deaf),
+            version: heartbeat.map(|heartbeat| heartbeat.version.clone()),
+            reason,
+            modules: report
+                .map(|report| report.modules.clone())
+                .unwrap_or_default(),
+        }
+    }
+
+    fn module_statuses(&self, nodes: &[NodeStatus]) -> Vec<ModuleStatus> {
+        let records = self.records();
+        let mut unplaced = unplaced(records);
+        let mut placed: BTreeMap<&ModuleName, Vec<NodeName>> = BTreeMap::new();
+        for instance in records.instances.keys() {
+            let on = placed.entry(&instance.module).or_default();
+            on.push(instance.node.clone());
+        }
+        let mut running: BTreeMap<&ModuleName, usize> = BTreeMap::new();
+        for (module, report) in nodes.iter().flat_map(|node| &node.modules) {
+            if report.state == mesh_model::ModuleState::Running {
+                *running.entry(module).or_default() += 1;
+            }
+        }
+        let modules = records.declared.modules.values();
+        modules
+            .map(|manifest| ModuleStatus {
+                module: manifest.module.clone(),
+                release: manifest.release.clone(),
+                nodes: placed.remove(&manifest.module).unwrap_or_default(),
+                running: running.get(&manifest.module).copied().unwrap_or_default(),
+                unplaced: unplaced.remove(&manifest.module),
+            })
+            .collect()
+    }
+
+    /// What has to come true before all is as declared.
+    fn waiting_for(&self, nodes: &[NodeStatus], modules: &[ModuleStatus]) -> Vec<String> {
+        let mut waiting = Vec::new();
+        if !self.store_is_up() {
+            waiting.push("the store takes no commits".to_owned());
+        }
+        if !self.bus_is_current() {
+            waiting.push("the bus is not yet what follows from the records".to_owned());
+        }
+        for node in nodes {
+            if let Some(reason) = node
+                .reason
+                .as_ref()
+                .filter(|_| node.state != NodeState::Ready)
+            {
+                waiting.push(format!("node {}: {reason}", node.node));
+            }
+        }
+        for module in modules {
+            if let Some(why) = &module.unplaced {
+                waiting.push(format!("module {} is not placed: {why}", module.module));
+            }
+        }
+        waiting
+    }
+}
