@@ -20,18 +20,12 @@ pub struct Announcement {
 }
 
 /// The body of the event: `{"release":"1.2","node":"web-1","instance":"a"}`, without `instance` when there is none.
-#[expect(
-    clippy::expect_used,
-    reason = "serde_json fails to write only when a type's Serialize or the writer fails, or at a map key that is no \
-              string: this struct of strings has none of them"
-)]
 pub fn encode_announcement(announcement: &Announcement) -> Vec<u8> {
-    serde_json::to_vec(&AnnouncementForm {
+    write(&AnnouncementForm {
         release: announcement.release.clone(),
         node: announcement.node.to_string(),
         instance: announcement.instance.clone(),
     })
-    .expect("strings are written to a growing buffer")
 }
 
 /// The announcement in an event's body. Members not known here are passed over: JSON has room for more without a
@@ -56,6 +50,15 @@ struct AnnouncementForm {
     node: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "serde_json fails to write only when a type's Serialize or the writer fails, or at a map key that is no \
+              string: this struct of strings has none of them"
+)]
+fn write(form: &AnnouncementForm) -> Vec<u8> {
+    serde_json::to_vec(form).expect("strings are written to a growing buffer")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use mesh_control::FactKey;
 
-/// The key of a fact, at most 160 bytes.
+/// The key of a fact, at most 136 bytes.
 pub fn fact_key(key: &FactKey) -> Vec<u8> {
     match key {
         FactKey::Mesh => b"mesh".to_vec(),

@@ -1,0 +1,17 @@
+//! What is said and what is kept, seen from outside: laws for every value, and the bytes of every version.
+
+#[cfg(test)]
+#[path = "suite/any.rs"]
+mod any;
+#[cfg(test)]
+#[path = "suite/golden.rs"]
+mod golden;
+#[cfg(test)]
+#[path = "suite/keys.rs"]
+mod keys;
+#[cfg(test)]
+#[path = "suite/laws.rs"]
+mod laws;
+#[cfg(test)]
+#[path = "suite/samples.rs"]
+mod samples;
