@@ -124,22 +124,25 @@ impl EngineKind {
     }
 
     /// Makes a new store in `dir`, filled by `fill`; it is there only once all of it is.
-    pub(crate) fn create<E: From<EngineError>>(
+    pub(crate) fn create<T, E: From<EngineError>>(
         self,
         dir: &Path,
-        fill: impl FnOnce(&mut dyn Engine) -> Result<(), E>,
-    ) -> Result<(), E> {
+        fill: impl FnOnce(&mut dyn Engine) -> Result<T, E>,
+    ) -> Result<T, E> {
         let staged = self.staged(dir);
         files::remove(&staged).map_err(EngineError::from)?;
         let mut engine = guard::guard(|| self.make_at(&staged))?;
-        if let Err(error) = guard::guard(|| fill(engine.as_mut())) {
-            guard::put_down(engine);
-            return Err(error);
-        }
+        let filled = match guard::guard(|| fill(engine.as_mut())) {
+            Ok(filled) => filled,
+            Err(error) => {
+                guard::put_down(engine);
+                return Err(error);
+            }
+        };
         guard::guard(|| engine.close())?;
         files::sync_tree(&staged).map_err(EngineError::from)?;
         files::rename(&staged, &self.path(dir)).map_err(EngineError::from)?;
-        Ok(())
+        Ok(filled)
     }
 
     /// Whether any engine's store is in `dir`.

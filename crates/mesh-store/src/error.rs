@@ -22,7 +22,7 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The disk or a quota is full.
-    #[error("no room for the store in {path}: {detail}; free some space", path = .path.display())]
+    #[error("no room left for {path}: {detail}; free some space", path = .path.display())]
     Full {
         /// The store's directory, or the backup file.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum StoreError {
         detail: String,
     },
     /// Reading or writing went wrong.
-    #[error("the store in {path} could not be read or written: {detail}; check the disk", path = .path.display())]
+    #[error("{path} could not be read or written: {detail}; check the disk and its permissions", path = .path.display())]
     Io {
         /// The store's directory, or the backup file.
         path: PathBuf,

@@ -14,11 +14,6 @@ impl Key {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-
-    /// The key's bytes, given away.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
 }
 
 impl TryFrom<Vec<u8>> for Key {

@@ -1,6 +1,6 @@
 //! The async handle on the store. Everything that touches the disk happens on one thread behind it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -43,7 +43,7 @@ enum Request {
     Commit(worker::Commit),
     Scan(Answer<Vec<Entry>>),
     Reopen(Answer<Opened>),
-    Export(std::path::PathBuf, Answer<ExportSummary>),
+    Export(PathBuf, Answer<ExportSummary>),
     Close(Answer<()>),
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 use tokio::sync::mpsc;
 
 use super::{Answer, Opened, Request};
-use crate::dump::{self, ExportSummary};
+use crate::dump::{self, ExportError, ExportSummary};
 use crate::engine::guard::{guard, put_down};
 use crate::engine::{Engine, EngineError, IfAbsent, RawOp, files};
 use crate::error::StoreError;
@@ -150,9 +150,13 @@ impl Worker {
     }
 
     fn export(&mut self, to: &Path) -> Result<ExportSummary, StoreError> {
-        // Outer: the engine, which dies of it. Inner: the file, which is the asker's business.
-        self.with_engine(|engine| dump::export(engine, to))?
-            .map_err(|error| StoreError::at(to, error))
+        let exported = self.with_engine(|engine| match dump::export(engine, to) {
+            Ok(summary) => Ok(Ok(summary)),
+            // The file is the asker's business; the store is as it was.
+            Err(ExportError::File(error)) => Ok(Err(StoreError::at(to, error.into()))),
+            Err(ExportError::Engine(error)) => Err(error),
+        });
+        exported.flatten()
     }
 
     fn reopen(&mut self) -> Result<Opened, StoreError> {
@@ -161,9 +165,15 @@ impl Worker {
         {
             put_down(engine);
         }
-        let reopened = open_and_read(&self.dir, &self.open_engine, IfAbsent::Refuse)
-            .and_then(|(engine, opened)| self.recognise(&opened).map(|()| (engine, opened)));
-        match reopened {
+        let reopened = open_and_read(&self.dir, &self.open_engine, IfAbsent::Refuse);
+        let recognised = reopened.and_then(|(engine, opened)| match self.recognise(&opened) {
+            Ok(()) => Ok((engine, opened)),
+            Err(error) => {
+                put_down(engine);
+                Err(error)
+            }
+        });
+        match recognised {
             Ok((engine, opened)) => {
                 self.acknowledged.commit = opened.commit;
                 self.state = State::Live(engine);

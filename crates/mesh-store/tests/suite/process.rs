@@ -350,6 +350,17 @@ async fn live_through_faults(dir: &Path, kind: EngineKind) {
         reached = found;
         say(&format!("ack {reached}"));
     }
+    // A backup that has no room is not the store's fault, and leaves nothing behind.
+    let (switch, backup) = (format!("{prefix}.enospc"), dir.join("store.backup"));
+    fs::write(&switch, "").unwrap();
+    let error = store.export(&backup).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Full { path, .. } if *path == backup),
+        "{error}"
+    );
+    fs::remove_file(&switch).unwrap();
+    assert!(!fs::exists(dir.join("store.backup.part")).unwrap());
+    store.commit(step(reached + 1)).await.unwrap();
     store.close().await;
 }
 
