@@ -1,1 +1,27 @@
 //! The mesh over NATS JetStream.
+
+mod ack;
+mod api;
+mod asserting;
+mod authority;
+mod connect;
+mod controller;
+mod definition;
+mod denial;
+mod findings;
+mod joiner;
+mod module;
+mod node;
+mod publish;
+mod pull;
+mod version;
+mod watch;
+
+pub use api::ApiCalls;
+pub use authority::{Authority, SysConnection};
+pub use connect::{Connection, Credential, Dialling, Endpoint, FirstAttempt};
+pub use controller::{ControllerSetup, NatsController};
+pub use joiner::NatsJoiner;
+pub use module::{NatsListener, NatsModule};
+pub use node::NatsNode;
+pub use pull::Receipt;

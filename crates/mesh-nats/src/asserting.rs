@@ -1,0 +1,380 @@
+//! Bringing a server to a plan: read what there is, compare, write only what differs.
+//!
+//! In this order: what is missing is made before anybody who needs it can connect; who may no longer connect goes before
+//! what they used does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use mesh_bus::{Asserted, BusError};
+use mesh_derive::{Plan, subject};
+use mesh_model::{ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
+
+use crate::api::{Api, FoundConsumer, FoundStream};
+use crate::authority::{Authority, Loaded};
+use crate::definition::{
+    Difference, Fields, consumer_fields, consumer_refuses, differences, immutable, overlaid,
+    stream_fields, stream_refuses,
+};
+
+/// What was asserted last: by it one knows what the mesh itself no longer derives, and what a sweep must find.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    streams: BTreeMap<StreamName, Fields>,
+    consumers: BTreeSet<ConsumerRef>,
+    /// How many consumers each stream had.
+    counts: BTreeMap<StreamName, u64>,
+    loaded: Loaded,
+}
+
+/// One bringing of a server to a plan.
+pub(crate) struct Asserting<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) authority: &'a Authority,
+    pub(crate) replicas: u8,
+    pub(crate) plan: &'a Plan,
+    pub(crate) done: Asserted,
+    /// The first thing that could not be done while the rest could.
+    pub(crate) refused: Option<BusError>,
+}
+
+type Consumers = BTreeMap<StreamName, Vec<FoundConsumer>>;
+
+impl Asserting<'_> {
+    /// Does it. `nodes_made` runs when the stream of declarations was made anew, before anything is published in it.
+    pub(crate) async fn run<F>(
+        mut self,
+        memory: &mut Memory,
+        first_sequence: Option<u64>,
+        nodes_made: impl FnOnce() -> F,
+    ) -> Result<Asserted, BusError>
+    where
+        F: Future<Output = Result<(), BusError>>,
+    {
+        let found = self.api.streams().await?;
+        let found: BTreeMap<String, FoundStream> = found
+            .into_iter()
+            .filter_map(|stream| Some((stream.name()?.to_owned(), stream)))
+            .collect();
+        if self.bring_streams(&found, first_sequence).await? {
+            nodes_made().await?;
+        }
+        let consumers = self.list_consumers(&found).await?;
+        self.bring_consumers(&consumers).await?;
+        if let Some(users) = self
+            .authority
+            .bring_to(self.plan, &mut memory.loaded)
+            .await?
+        {
+            self.done.written.push(users);
+        }
+        self.remove_consumers(memory, &consumers).await?;
+        self.remove_streams(memory, &found).await?;
+        self.remember(memory, &consumers);
+        self.refused.map_or(Ok(self.done), Err)
+    }
+
+    /// Whether the stream of declarations was made.
+    async fn bring_streams(
+        &mut self,
+        found: &BTreeMap<String, FoundStream>,
+        first_sequence: Option<u64>,
+    ) -> Result<bool, BusError> {
+        let mut nodes_made = false;
+        for (name, spec) in &self.plan.streams {
+            let declared = stream_fields(spec, self.replicas);
+            let Some(found) = found.get(name.as_str()) else {
+                let mut config = overlaid(&declared, None);
+                let is_nodes = *name == subject::nodes_stream();
+                if let Some(first) = first_sequence.filter(|_| is_nodes) {
+                    // An epoch that was taken in the stream before can then never be the last one of this.
+                    config.insert("first_seq".to_owned(), first.into());
+                }
+                let outcome = self.api.create_stream(name, config).await;
+                nodes_made |= outcome.clone().unwrap_or(false) && is_nodes;
+                self.note(format!("stream {name}: made"), outcome.map(drop))?;
+                continue;
+            };
+            self.bring_stream(spec, &declared, found).await?;
+        }
+        Ok(nodes_made)
+    }
+
+    async fn bring_stream(
+        &mut self,
+        spec: &StreamSpec,
+        declared: &Fields,
+        found: &FoundStream,
+    ) -> Result<(), BusError> {
+        let differences = differences(declared, &found.config);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let name = &spec.name;
+        if let Some(difference) = immutable(&differences, stream_refuses) {
+            let remedy = format!(
+                "what it holds would be lost with it: stop its publishers, let its readers empty it or copy it, delete stream {name}, and it is made anew"
+            );
+            self.refuse(unchangeable(format!("stream {name}"), difference, remedy));
+            return Ok(());
+        }
+        let config = overlaid(declared, Some(&found.config));
+        let outcome = self.api.update_stream(name, config).await;
+        self.note(changed(&format!("stream {name}"), &differences), outcome)
+    }
+
+    /// The consumers of every stream that is of the plan and was there before.
+    async fn list_consumers(
+        &self,
+        found: &BTreeMap<String, FoundStream>,
+    ) -> Result<Consumers, BusError> {
+        let mut there = Vec::new();
+        for name in self.plan.streams.keys() {
+            if found
+                .get(name.as_str())
+                .is_some_and(|stream| stream.state.consumer_count > 0)
+            {
+                there.push(name.clone());
+            }
+        }
+        let api = self.api;
+        stream::iter(there)
+            .map(|name| async move {
+                let consumers = api.consumers(&name).await?;
+                Ok((name, consumers))
+            })
+            .buffered(STREAMS_IN_FLIGHT)
+            .try_collect()
+            .await
+    }
+
+    async fn bring_consumers(&mut self, found: &Consumers) -> Result<(), BusError> {
+        let by_name: BTreeMap<(&str, &str), &Fields> = found
+            .iter()
+            .flat_map(|(stream, consumers)| {
+                consumers
+                    .iter()
+                    .map(|consumer| ((stream.as_str(), consumer.name.as_str()), &consumer.config))
+            })
+            .collect();
+        let mut changes = Vec::new();
+        for (consumer, spec) in &self.plan.consumers {
+            let there = by_name.get(&(consumer.stream().as_str(), consumer.name()));
+            match change(spec, there.copied()) {
+                Ok(Some(change)) => changes.push((consumer.clone(), change)),
+                Ok(None) => {}
+                Err(error) => self.refuse(error),
+            }
+        }
+        let api = self.api;
+        let outcomes: Vec<_> = stream::iter(changes)
+            .map(|(consumer, change)| async move {
+                let words = change.in_words(&consumer);
+                (words, change.carry_out(api, &consumer).await)
+            })
+            .buffer_unordered(WRITES_IN_FLIGHT)
+            .collect()
+            .await;
+        for (words, outcome) in outcomes {
+            self.note(words, outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes consumers this controller derived before and no longer does, and lists those nobody derived.
+    async fn remove_consumers(
+        &mut self,
+        memory: &Memory,
+        found: &Consumers,
+    ) -> Result<(), BusError> {
+        for (stream, consumers) in found {
+            for consumer in consumers {
+                let Ok(name) = ConsumerRef::new(stream.clone(), consumer.name.clone()) else {
+                    self.done
+                        .strays
+                        .push(format!("consumer {stream}/{}", consumer.name));
+                    continue;
+                };
+                if self.plan.consumers.contains_key(&name) {
+                    continue;
+                }
+                if memory.consumers.contains(&name) {
+                    let outcome = self.api.delete_consumer(&name).await;
+                    self.note(format!("consumer {name}: deleted"), outcome)?;
+                } else {
+                    self.done.strays.push(format!("consumer {name}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes streams this controller derived before and no longer does, unless they hold something; lists the rest.
+    async fn remove_streams(
+        &mut self,
+        memory: &Memory,
+        found: &BTreeMap<String, FoundStream>,
+    ) -> Result<(), BusError> {
+        for (name, stream) in found {
+            let held = stream.state.messages;
+            let valid = StreamName::new(name.as_str());
+            if valid
+                .as_ref()
+                .is_ok_and(|name| self.plan.streams.contains_key(name))
+            {
+                continue;
+            }
+            let ours = valid.ok().filter(|name| memory.streams.contains_key(name));
+            match ours {
+                Some(name) if held == 0 => {
+                    let outcome = self.api.delete_stream(&name).await;
+                    self.note(format!("stream {name}: deleted"), outcome)?;
+                }
+                _ => self
+                    .done
+                    .strays
+                    .push(format!("stream {name} ({held} messages)")),
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&self, memory: &mut Memory, found: &Consumers) {
+        let declared = |spec| stream_fields(spec, self.replicas);
+        let streams = self.plan.streams.iter();
+        memory.streams = streams
+            .map(|(name, spec)| (name.clone(), declared(spec)))
+            .collect();
+        // What could not be deleted, or is kept with its stream, is still ours to delete.
+        let kept = |consumer: &ConsumerRef| {
+            let found = found.get(consumer.stream());
+            found.is_some_and(|found| found.iter().any(|found| found.name == consumer.name()))
+                && self.refused.is_some()
+        };
+        memory.consumers.retain(kept);
+        memory.consumers.extend(self.plan.consumers.keys().cloned());
+        memory.counts = BTreeMap::new();
+        for consumer in self.plan.consumers.keys() {
+            *memory.counts.entry(consumer.stream().clone()).or_default() += 1;
+        }
+    }
+
+    /// Takes down what was written, or the first refusal; what is only away ends the whole.
+    fn note(&mut self, words: String, outcome: Result<(), BusError>) -> Result<(), BusError> {
+        match outcome {
+            Ok(()) => self.done.written.push(words),
+            Err(error) if error.is_passing() => return Err(error),
+            Err(error) => self.refuse(error),
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: BusError) {
+        tracing::error!(%error, "a definition could not be brought to the plan");
+        self.refused.get_or_insert(error);
+    }
+}
+
+impl Memory {
+    /// Whether something that was asserted is no longer there, or not as it was. One call, or one for each 256 streams.
+    pub(crate) async fn is_disturbed(&mut self, api: &Api) -> Result<bool, BusError> {
+        let found = api.streams().await?;
+        let found: BTreeMap<&str, &FoundStream> = found
+            .iter()
+            .filter_map(|stream| Some((stream.name()?, stream)))
+            .collect();
+        for (name, declared) in &self.streams {
+            let Some(found) = found.get(name.as_str()) else {
+                return Ok(true);
+            };
+            let had = self.counts.entry(name.clone()).or_default();
+            let has = found.state.consumer_count;
+            if has < *had || !differences(declared, &found.config).is_empty() {
+                return Ok(true);
+            }
+            // One that somebody adds must not hide that another is gone.
+            *had = has;
+        }
+        Ok(false)
+    }
+}
+
+/// What a consumer needs.
+enum Change {
+    Make(Fields),
+    Alter(Fields, Vec<Difference>),
+    MakeAnew(Fields, Difference),
+}
+
+impl Change {
+    fn in_words(&self, consumer: &ConsumerRef) -> String {
+        match self {
+            Self::Make(_) => format!("consumer {consumer}: made"),
+            Self::Alter(_, differences) => changed(&format!("consumer {consumer}"), differences),
+            Self::MakeAnew(_, difference) => format!(
+                "consumer {consumer}: deleted and made anew for {}, which cannot be changed in place; nothing is lost, its stream keeps each node's newest declaration",
+                difference.field
+            ),
+        }
+    }
+
+    async fn carry_out(self, api: &Api, consumer: &ConsumerRef) -> Result<(), BusError> {
+        match self {
+            Self::Make(config) => api.create_consumer(consumer, config).await,
+            Self::Alter(config, _) => api.update_consumer(consumer, config).await,
+            Self::MakeAnew(config, _) => {
+                api.delete_consumer(consumer).await?;
+                api.create_consumer(consumer, config).await
+            }
+        }
+    }
+}
+
+fn change(spec: &ConsumerSpec, found: Option<&Fields>) -> Result<Option<Change>, BusError> {
+    let declared = consumer_fields(spec);
+    let Some(found) = found else {
+        return Ok(Some(Change::Make(overlaid(&declared, None))));
+    };
+    let differences = differences(&declared, found);
+    if differences.is_empty() {
+        return Ok(None);
+    }
+    let Some(difference) = immutable(&differences, consumer_refuses) else {
+        let config = overlaid(&declared, Some(found));
+        return Ok(Some(Change::Alter(config, differences)));
+    };
+    let consumer = &spec.consumer;
+    if *consumer.stream() == subject::nodes_stream() {
+        let config = overlaid(&declared, None);
+        return Ok(Some(Change::MakeAnew(config, difference.clone())));
+    }
+    let remedy = format!(
+        "where it stands in the stream would be lost with it: let it settle what it has, delete consumer {} of stream {}, and it is made anew",
+        consumer.name(),
+        consumer.stream()
+    );
+    Err(unchangeable(
+        format!("consumer {consumer}"),
+        difference,
+        remedy,
+    ))
+}
+
+fn changed(what: &str, differences: &[Difference]) -> String {
+    let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
+    format!("{what}: changed {}", fields.join(", "))
+}
+
+fn unchangeable(what: String, difference: &Difference, remedy: String) -> BusError {
+    BusError::Immutable {
+        what,
+        field: difference.field.clone(),
+        found: difference.found.to_string(),
+        wanted: difference.wanted.to_string(),
+        remedy,
+    }
+}
+
+const WRITES_IN_FLIGHT: usize = 16;
+const STREAMS_IN_FLIGHT: usize = 4;

@@ -1,0 +1,367 @@
+//! The controller's side of the bus.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_nats::{HeaderMap, Subscriber};
+use futures_util::StreamExt;
+use mesh_bus::{Asserted, BusError, ControllerBus, Delivery, Finding, Link, Queue, Settlement};
+use mesh_derive::{Plan, subject};
+use mesh_model::{BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, StreamName, Subject};
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::ack::{DONE, again_after};
+use crate::api::{Api, ApiCalls};
+use crate::asserting::{Asserting, Memory};
+use crate::authority::Authority;
+use crate::connect::{Connection, Credential, Dialling, Endpoint};
+use crate::findings::findings;
+use crate::publish::store;
+use crate::pull::{Puller, Receipt};
+use crate::watch::Watch;
+
+/// What a controller is told of its bus.
+#[derive(Debug, Clone)]
+pub struct ControllerSetup {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// The controller's credential in the account that holds JetStream.
+    pub credential: Credential,
+    /// What that account is called, as it stands in [`BusFacts::account`].
+    pub account: String,
+    /// Who tells the server what each principal may do.
+    pub authority: Authority,
+    /// Copies of each stream.
+    pub replicas: u8,
+    /// How to keep connecting.
+    pub dialling: Dialling,
+}
+
+/// The controller, over JetStream.
+#[derive(Debug)]
+pub struct NatsController {
+    connection: Connection,
+    facts: BusFacts,
+    authority: Authority,
+    replicas: u8,
+    api: Arc<Api>,
+    memory: Arc<Mutex<Memory>>,
+    disturbed: Arc<Notify>,
+    epoch: Epoch,
+    taking: Mutex<Taking>,
+    follows_events: AtomicBool,
+    heartbeats: Mutex<Subscriber>,
+    _watch: JoinSet<()>,
+}
+
+/// The sequence of this controller's epoch, none before it has taken over.
+#[derive(Debug, Default)]
+struct Epoch(AtomicU64);
+
+#[derive(Debug)]
+struct Taking {
+    control: Puller,
+    events: Puller,
+}
+
+impl NatsController {
+    /// Connects. Nothing is asserted and nothing taken over yet.
+    pub async fn connect(setup: ControllerSetup) -> Result<Self, BusError> {
+        let connection = Connection::open(
+            &setup.endpoint,
+            &setup.credential,
+            &Principal::Controller,
+            setup.dialling,
+        )
+        .await?;
+        let facts = BusFacts {
+            domain: connection.domain(),
+            account: setup.account,
+        };
+        let heartbeats = connection
+            .subscribe(subject::heartbeats().as_str(), None)
+            .await?;
+        let api = Arc::new(Api::new(connection.clone()));
+        let memory = Arc::new(Mutex::new(Memory::default()));
+        let disturbed = Arc::new(Notify::new());
+        let watch = Watch {
+            connection: connection.clone(),
+            api: Arc::clone(&api),
+            memory: Arc::clone(&memory),
+            disturbed: Arc::clone(&disturbed),
+        };
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            if let Err(error) = watch.run().await {
+                tracing::error!(%error, "definitions changed by others are no longer noticed");
+            }
+        });
+        Ok(Self {
+            taking: Mutex::new(Taking {
+                control: puller(Queue::Control, subject::control_stream(), &facts)?,
+                events: puller(Queue::Events, subject::events_stream(), &facts)?,
+            }),
+            connection,
+            facts,
+            authority: setup.authority,
+            replicas: setup.replicas,
+            api,
+            memory,
+            disturbed,
+            epoch: Epoch::default(),
+            follows_events: AtomicBool::new(false),
+            heartbeats: Mutex::new(heartbeats),
+            _watch: watching,
+        })
+    }
+
+    /// How often the JetStream API was used so far.
+    pub fn api_calls(&self) -> ApiCalls {
+        self.api.calls()
+    }
+
+    async fn publish_epoch(&self) -> Result<(), BusError> {
+        let body = self.connection.server_id().unwrap_or_default();
+        let subject = subject::epoch();
+        let sequence = store(
+            &self.connection,
+            subject.as_str(),
+            HeaderMap::new(),
+            body.into_bytes(),
+        )
+        .await?;
+        self.epoch.0.store(sequence, Ordering::Release);
+        tracing::info!(sequence, "this controller's epoch began");
+        Ok(())
+    }
+
+    /// What was last said on a subject of the stream of declarations.
+    async fn last(&self, on: &Subject) -> Result<Option<Vec<u8>>, BusError> {
+        let stream = subject::nodes_stream();
+        let last = self.api.last(&stream, on.as_str()).await?;
+        Ok(last.map(|(_, body)| body))
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        Some(self.epoch.0.load(Ordering::Acquire)).filter(|sequence| *sequence > 0)
+    }
+
+    /// What a refused fence means: a stream made anew holds no epoch, and that is nobody's taking over.
+    async fn fenced(&self, epoch: u64) -> BusError {
+        let stream = subject::nodes_stream();
+        match self.api.last(&stream, subject::epoch().as_str()).await {
+            Ok(Some((last, _))) if last != epoch => {
+                BusError::Fenced(format!("sequence {last}, this one's was {epoch}"))
+            }
+            Ok(_) => BusError::Away("the stream of declarations was made anew".to_owned()),
+            Err(error) => error,
+        }
+    }
+
+    async fn take_some(
+        &self,
+        taking: &mut Taking,
+        max: usize,
+    ) -> Result<Vec<Delivery<Receipt>>, BusError> {
+        let until = Instant::now() + TAKE_WAIT;
+        let mut link = self.connection.link();
+        let up = timeout(TAKE_WAIT, link.wait_for(|link| *link == Link::Up))
+            .await
+            .is_ok();
+        if !up {
+            self.connection.require_up()?;
+        }
+        let Taking { control, events } = taking;
+        let follows = self.follows_events.load(Ordering::Relaxed);
+        let mut taken = Vec::new();
+        while taken.is_empty() && Instant::now() < until {
+            control.ask(&self.connection, max).await?;
+            if follows {
+                events.ask(&self.connection, max).await?;
+            }
+            // A request that was turned down, or has fallen silent, is looked at again meanwhile.
+            let look = until.min(Instant::now() + LOOK_AGAIN);
+            tokio::select! {
+                delivery = control.next() => taken.extend(delivery),
+                delivery = events.next() => taken.extend(delivery),
+                () = sleep_until(look) => {}
+            }
+        }
+        // One of each by turns: a flood of one must not keep the other out.
+        while taken.len() < max {
+            let before = taken.len();
+            taken.extend(control.ready());
+            if taken.len() < max {
+                taken.extend(events.ready());
+            }
+            if taken.len() == before {
+                break;
+            }
+        }
+        if control.turned_down.is_some() || (follows && events.turned_down.is_some()) {
+            self.disturbed.notify_one();
+        }
+        match &control.turned_down {
+            Some(why) if taken.is_empty() => Err(BusError::Away(why.clone())),
+            _ => Ok(taken),
+        }
+    }
+}
+
+impl ControllerBus for NatsController {
+    type Receipt = Receipt;
+
+    fn facts(&self) -> BusFacts {
+        self.facts.clone()
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.connection.link()
+    }
+
+    async fn take_over(&self) -> Result<(), BusError> {
+        self.connection.check_version()?;
+        self.publish_epoch().await
+    }
+
+    async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
+        self.connection.require_up()?;
+        self.connection.check_version()?;
+        let mut memory = self.memory.lock().await;
+        let asserting = Asserting {
+            api: &self.api,
+            authority: &self.authority,
+            replicas: self.replicas,
+            plan,
+            done: Asserted::default(),
+            refused: None,
+        };
+        let epoch = self.epoch();
+        let next = epoch.map(|epoch| epoch.saturating_add(1));
+        let asserted = asserting
+            .run(&mut memory, next, || async {
+                match epoch {
+                    Some(_) => self.publish_epoch().await,
+                    None => Ok(()),
+                }
+            })
+            .await?;
+        let events = consumer(subject::events_stream())?;
+        let follows = plan.consumers.contains_key(&events);
+        self.follows_events.store(follows, Ordering::Relaxed);
+        Ok(asserted)
+    }
+
+    async fn disturbed(&self) {
+        self.disturbed.notified().await;
+    }
+
+    async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {
+        let mut taking = self.taking.lock().await;
+        if max == 0 {
+            sleep_until(Instant::now() + TAKE_WAIT).await;
+            return Ok(Vec::new());
+        }
+        self.take_some(&mut taking, max).await
+    }
+
+    async fn settle(&self, receipt: &Receipt, how: Settlement) -> Result<(), BusError> {
+        let body = match how {
+            Settlement::Done => DONE.to_vec(),
+            Settlement::Hold(delay) => again_after(delay),
+        };
+        self.connection.tell(&receipt.0, body).await
+    }
+
+    async fn heartbeat(&self) -> (Subject, Vec<u8>) {
+        let mut heartbeats = self.heartbeats.lock().await;
+        loop {
+            let Some(message) = heartbeats.next().await else {
+                return std::future::pending().await;
+            };
+            if let Ok(subject) = Subject::new(message.subject.as_str()) {
+                return (subject, message.payload.to_vec());
+            }
+        }
+    }
+
+    async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
+        self.last(&subject::declare(node)).await
+    }
+
+    async fn declare(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        let subject = subject::declare(node);
+        let Some(epoch) = self.epoch() else {
+            return Err(BusError::Refused {
+                what: subject.to_string(),
+                why: "this controller has not taken over".to_owned(),
+            });
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Expected-Last-Subject-Sequence", epoch.to_string());
+        headers.insert(
+            "Nats-Expected-Last-Subject-Sequence-Subject",
+            subject::epoch().as_str(),
+        );
+        match store(&self.connection, subject.as_str(), headers, body).await {
+            Err(BusError::Fenced(_)) => Err(self.fenced(epoch).await),
+            other => other.map(drop),
+        }
+    }
+
+    async fn answer(&self, to: &Subject, body: Vec<u8>) -> Result<(), BusError> {
+        self.connection.tell(to.as_str(), body).await
+    }
+
+    async fn park(&self, of: &Subject, body: Vec<u8>, why: &str) -> Result<(), BusError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("Mesh-Subject", of.as_str());
+        headers.insert("Mesh-Reason", one_line(why));
+        let parked = subject::parked(of);
+        store(&self.connection, parked.as_str(), headers, body)
+            .await
+            .map(drop)
+    }
+
+    async fn mark(&self) -> Result<Option<Vec<u8>>, BusError> {
+        self.last(&subject::mark()).await
+    }
+
+    async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
+        let subject = subject::mark();
+        store(&self.connection, subject.as_str(), HeaderMap::new(), mark)
+            .await
+            .map(drop)
+    }
+
+    async fn findings(&self) -> Result<Vec<Finding>, BusError> {
+        self.connection.require_up()?;
+        Ok(findings(&self.connection, &self.authority, self.replicas).await)
+    }
+}
+
+fn puller(queue: Queue, stream: StreamName, facts: &BusFacts) -> Result<Puller, BusError> {
+    Ok(Puller::new(queue, consumer(stream)?, facts.clone()))
+}
+
+/// The controller's own consumer of a stream.
+fn consumer(stream: StreamName) -> Result<ConsumerRef, BusError> {
+    ConsumerRef::new(stream, "controller").map_err(|InvalidBusName(name)| BusError::Refused {
+        what: name,
+        why: "no consumer can be called so".to_owned(),
+    })
+}
+
+/// A header ends with its line.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// After this long a `take` comes back empty-handed.
+const TAKE_WAIT: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);

@@ -1,0 +1,281 @@
+//! What a stream and a consumer are declared as, in the server's JSON, and where what is found differs.
+//!
+//! Only what is declared is compared: a server adds defaults and its own metadata, and an operator may have chosen what
+//! the mesh does not.
+
+use mesh_model::{
+    AckPolicy, ConsumerKind, ConsumerSpec, DeliverPolicy, Discard, Retention, StreamSpec,
+};
+use serde_json::{Map, Value, json};
+
+/// A definition in the server's JSON.
+pub(crate) type Fields = Map<String, Value>;
+
+/// One field that is not as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Which.
+    pub(crate) field: String,
+    /// As it is.
+    pub(crate) found: Value,
+    /// As it should be.
+    pub(crate) wanted: Value,
+}
+
+/// What a stream is declared as.
+pub(crate) fn stream_fields(spec: &StreamSpec, replicas: u8) -> Fields {
+    let limit = |limit: Option<u64>| limit.map_or(json!(-1), |n| json!(n));
+    let subjects: Vec<&str> = spec.subjects.iter().map(|s| s.as_str()).collect();
+    let (discard, per_subject) = match spec.discard {
+        Discard::Old => ("old", false),
+        Discard::New => ("new", false),
+        Discard::NewPerSubject => ("new", true),
+    };
+    fields(json!({
+        "name": spec.name.as_str(),
+        "subjects": subjects,
+        "retention": match spec.retention {
+            Retention::Limits => "limits",
+            Retention::WorkQueue => "workqueue",
+        },
+        "storage": "file",
+        "discard": discard,
+        "discard_new_per_subject": per_subject,
+        "max_msgs_per_subject": limit(spec.max_per_subject),
+        "max_bytes": limit(spec.max_bytes),
+        "max_age": nanos(spec.max_age_secs.unwrap_or(0)),
+        "max_consumers": spec.max_consumers,
+        "num_replicas": replicas,
+    }))
+}
+
+/// What a consumer is declared as.
+pub(crate) fn consumer_fields(spec: &ConsumerSpec) -> Fields {
+    let mut declared = fields(json!({
+        "name": spec.consumer.name(),
+        "durable_name": spec.consumer.name(),
+        "ack_policy": match spec.ack { AckPolicy::Explicit => "explicit" },
+        "ack_wait": nanos(u64::from(spec.ack_wait_secs)),
+        "max_ack_pending": spec.max_ack_pending,
+        "max_deliver": -1,
+        "deliver_policy": match spec.deliver_policy {
+            DeliverPolicy::All => "all",
+            DeliverPolicy::New => "new",
+        },
+        "replay_policy": "instant",
+        "headers_only": false,
+        "flow_control": false,
+        "inactive_threshold": 0,
+        "mem_storage": false,
+        "deliver_subject": "",
+        "deliver_group": "",
+        "idle_heartbeat": 0,
+        "backoff": [],
+    }));
+    let filters: Vec<&str> = spec.selects.filters().map(|f| f.as_str()).collect();
+    declared.insert(FILTERS.to_owned(), json!(filters));
+    if let ConsumerKind::Push {
+        deliver,
+        group,
+        idle_heartbeat_secs,
+    } = &spec.kind
+    {
+        declared.insert("deliver_subject".to_owned(), json!(deliver.as_str()));
+        let group = group.as_deref().unwrap_or_default();
+        declared.insert("deliver_group".to_owned(), json!(group));
+        let heartbeat = u64::from(idle_heartbeat_secs.unwrap_or(0));
+        declared.insert("idle_heartbeat".to_owned(), json!(nanos(heartbeat)));
+    }
+    declared
+}
+
+/// Where `found` is not as `declared`.
+pub(crate) fn differences(declared: &Fields, found: &Fields) -> Vec<Difference> {
+    declared
+        .iter()
+        .filter_map(|(field, wanted)| {
+            let found = found_value(field, found);
+            (!same(wanted, &found)).then(|| Difference {
+                field: field.clone(),
+                found,
+                wanted: wanted.clone(),
+            })
+        })
+        .collect()
+}
+
+/// What to send for `declared` over what was `found`: what is not declared stays as it is.
+pub(crate) fn overlaid(declared: &Fields, found: Option<&Fields>) -> Fields {
+    let mut sent = found.cloned().unwrap_or_default();
+    sent.remove(FILTER);
+    for (field, value) in declared {
+        if is_default(value) {
+            sent.remove(field);
+        } else {
+            sent.insert(field.clone(), value.clone());
+        }
+    }
+    sent
+}
+
+/// The first field that cannot be changed where it stands, if one of these is.
+pub(crate) fn immutable(
+    differences: &[Difference],
+    what: fn(&Difference) -> bool,
+) -> Option<&Difference> {
+    differences.iter().find(|difference| what(difference))
+}
+
+/// Whether a stream refuses this change (nats-server `configUpdateCheck`).
+pub(crate) fn stream_refuses(difference: &Difference) -> bool {
+    matches!(difference.field.as_str(), "storage" | "retention")
+}
+
+/// Whether a consumer refuses this change (nats-server `checkNewConsumerConfig`). A deliver subject may be changed, but
+/// not be given or taken: that would make a pull consumer of a push one.
+pub(crate) fn consumer_refuses(difference: &Difference) -> bool {
+    match difference.field.as_str() {
+        "ack_policy" | "deliver_policy" | "replay_policy" | "flow_control" | "idle_heartbeat"
+        | "mem_storage" => true,
+        "deliver_subject" => is_default(&difference.found) || is_default(&difference.wanted),
+        _ => false,
+    }
+}
+
+/// A value as it is found, with one filter and a list of one made the same.
+fn found_value(field: &str, found: &Fields) -> Value {
+    if field == FILTERS
+        && let Some(filter) = found.get(FILTER).filter(|filter| !is_default(filter))
+    {
+        return json!([filter]);
+    }
+    found.get(field).cloned().unwrap_or(Value::Null)
+}
+
+fn same(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        (Value::Array(wanted), Value::Array(found)) => {
+            wanted.len() == found.len() && wanted.iter().all(|value| found.contains(value))
+        }
+        _ => wanted == found || (is_default(wanted) && is_default(found)),
+    }
+}
+
+/// Whether a server leaves the field out.
+fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+fn fields(value: Value) -> Fields {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Fields::new(),
+    }
+}
+
+fn nanos(secs: u64) -> u64 {
+    secs.saturating_mul(1_000_000_000)
+}
+
+const FILTER: &str = "filter_subject";
+const FILTERS: &str = "filter_subjects";
+
+#[cfg(test)]
+mod tests {
+    use mesh_derive::{Bounds, node_consumer, own_streams};
+
+    use super::*;
+
+    fn consumer() -> Fields {
+        consumer_fields(&node_consumer(&"a".parse().unwrap(), &Bounds::default()))
+    }
+
+    /// As nats-server 2.15.1 gives it back.
+    fn read_back() -> Fields {
+        fields(json!({
+            "ack_policy": "explicit",
+            "ack_wait": 300_000_000_000_u64,
+            "deliver_policy": "all",
+            "deliver_subject": "mesh.deliver.node.a",
+            "durable_name": "a",
+            "filter_subject": "mesh.node.a.declare",
+            "idle_heartbeat": 30_000_000_000_u64,
+            "max_ack_pending": 1000,
+            "max_deliver": -1,
+            "metadata": { "_nats.level": "5", "_nats.ver": "2.15.1" },
+            "name": "a",
+            "num_replicas": 0,
+            "replay_policy": "instant",
+        }))
+    }
+
+    #[test]
+    fn what_a_server_adds_is_no_difference() {
+        assert_eq!(differences(&consumer(), &read_back()), []);
+    }
+
+    #[test]
+    fn one_filter_and_a_list_of_one_are_the_same() {
+        let mut found = read_back();
+        let filter = found.remove("filter_subject").unwrap();
+        found.insert("filter_subjects".to_owned(), json!([filter]));
+        assert_eq!(differences(&consumer(), &found), []);
+    }
+
+    #[test]
+    fn each_declared_field_that_differs_is_found() {
+        for (field, value) in [
+            ("filter_subject", json!("mesh.node.b.declare")),
+            ("filter_subject", json!("")),
+            ("deliver_subject", json!("mesh.deliver.node.b")),
+            ("ack_wait", json!(1)),
+            ("inactive_threshold", json!(1)),
+            ("backoff", json!([1, 2])),
+            ("deliver_group", json!("g")),
+        ] {
+            let mut found = read_back();
+            found.insert(field.to_owned(), value);
+            assert_eq!(differences(&consumer(), &found).len(), 1, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_declared_is_left_as_it_is() {
+        let mut found = read_back();
+        found.insert("description".to_owned(), json!("by hand"));
+        found.insert("inactive_threshold".to_owned(), json!(5));
+        let sent = overlaid(&consumer(), Some(&found));
+        assert_eq!(sent.get("description"), Some(&json!("by hand")));
+        assert_eq!(sent.get("inactive_threshold"), None);
+        assert_eq!(sent.get("filter_subject"), None);
+        assert_eq!(differences(&consumer(), &sent), []);
+    }
+
+    #[test]
+    fn every_stream_says_how_many_consumers_it_may_have() {
+        for spec in own_streams(&Bounds::default()) {
+            let fields = stream_fields(&spec, 1);
+            let most = fields.get("max_consumers").and_then(Value::as_u64);
+            assert!(most.is_some_and(|most| most > 0), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_push_consumer_cannot_become_a_pull_consumer() {
+        let mut found = read_back();
+        found.remove("deliver_subject");
+        let differences = differences(&consumer(), &found);
+        assert!(immutable(&differences, consumer_refuses).is_some());
+        let mut found = read_back();
+        found.insert("deliver_subject".to_owned(), json!("elsewhere"));
+        let differences = super::differences(&consumer(), &found);
+        assert!(immutable(&differences, consumer_refuses).is_none());
+    }
+}

@@ -1,0 +1,253 @@
+//! A module's side of the bus: what it emits and sends, and ears it may be granted later.
+
+use std::time::Duration;
+
+use async_nats::{HeaderMap, Message, Subscriber};
+use futures_util::StreamExt;
+use mesh_bus::{BusError, Incoming, Listener, ModuleBus, ModuleSettlement, Source};
+use mesh_derive::is_ack_of;
+use mesh_derive::subject::{self, Heard};
+use mesh_model::{
+    BusFacts, ConsumerRef, EventName, EventRef, InstanceRef, ModuleName, Principal, SeatName,
+    Subject,
+};
+use tokio::sync::broadcast;
+use tokio::time::{Instant, sleep_until};
+
+use crate::ack::{DONE, WORKING, again_after, stream_sequence};
+use crate::connect::{Connection, Credential, Dialling, Endpoint};
+use crate::denial::Denial;
+use crate::node::invalid_name;
+use crate::publish::store;
+use crate::pull::Receipt;
+
+/// An instance of a module, over JetStream.
+#[derive(Debug)]
+pub struct NatsModule {
+    connection: Connection,
+    module: ModuleName,
+    bus: BusFacts,
+}
+
+/// An ear on one source. A subscription the server refuses or withdraws is tried again until it is granted.
+#[derive(Debug)]
+pub struct NatsListener {
+    connection: Connection,
+    accepts: Accepts,
+    messages: Option<Subscriber>,
+    denials: broadcast::Receiver<Denial>,
+    refused: Refused,
+}
+
+/// What an ear accepts.
+#[derive(Debug)]
+struct Accepts {
+    deliver: Subject,
+    source: Source,
+    consumer: ConsumerRef,
+    bus: BusFacts,
+}
+
+/// When to try a refused subscription again.
+#[derive(Debug)]
+struct Refused {
+    retry: Option<Instant>,
+    delay: Duration,
+}
+
+impl NatsModule {
+    /// Connects. `bus` is what the node was told when it enrolled.
+    pub async fn connect(
+        endpoint: &Endpoint,
+        credential: &Credential,
+        instance: &InstanceRef,
+        bus: BusFacts,
+        dialling: Dialling,
+    ) -> Result<Self, BusError> {
+        let principal = Principal::Instance(instance.clone());
+        let connection = Connection::open(endpoint, credential, &principal, dialling).await?;
+        Ok(Self {
+            connection,
+            module: instance.module.clone(),
+            bus,
+        })
+    }
+
+    async fn store(&self, subject: Subject, id: &str, body: Vec<u8>) -> Result<(), BusError> {
+        if id.is_empty() || id.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(BusError::Refused {
+                what: format!("the message id {id:?}"),
+                why: "an id is one word".to_owned(),
+            });
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(MESSAGE_ID, id);
+        store(&self.connection, subject.as_str(), headers, body)
+            .await
+            .map(drop)
+    }
+}
+
+impl ModuleBus for NatsModule {
+    type Receipt = Receipt;
+    type Listener = NatsListener;
+
+    async fn emit(&self, event: &EventName, id: &str, body: Vec<u8>) -> Result<(), BusError> {
+        let event = EventRef {
+            module: self.module.clone(),
+            event: event.clone(),
+        };
+        self.store(subject::event(&event), id, body).await
+    }
+
+    async fn send(&self, seat: &SeatName, id: &str, body: Vec<u8>) -> Result<(), BusError> {
+        self.store(subject::work(seat, &self.module), id, body)
+            .await
+    }
+
+    async fn listen(&self, source: Source) -> Result<NatsListener, BusError> {
+        let (deliver, stream, name) = match &source {
+            Source::Followed => (
+                subject::deliver_module(&self.module),
+                subject::events_stream(),
+                self.module.as_str(),
+            ),
+            Source::Seat(seat) => (
+                subject::deliver_seat(seat),
+                subject::seat_stream(seat),
+                seat.as_str(),
+            ),
+        };
+        let consumer = ConsumerRef::new(stream, name).map_err(invalid_name)?;
+        let mut listener = NatsListener {
+            connection: self.connection.clone(),
+            accepts: Accepts {
+                deliver,
+                source,
+                consumer,
+                bus: self.bus.clone(),
+            },
+            messages: None,
+            denials: self.connection.denials(),
+            refused: Refused {
+                retry: None,
+                delay: RETRY_FIRST,
+            },
+        };
+        listener.subscribe().await?;
+        Ok(listener)
+    }
+
+    async fn settle(&self, receipt: &Receipt, how: ModuleSettlement) -> Result<(), BusError> {
+        let body = match how {
+            ModuleSettlement::Done => DONE.to_vec(),
+            ModuleSettlement::Working => WORKING.to_vec(),
+            ModuleSettlement::Again(delay) => again_after(delay),
+        };
+        self.connection.tell(&receipt.0, body).await
+    }
+}
+
+impl NatsListener {
+    /// Subscribes in the group, which is called after the consumer.
+    async fn subscribe(&mut self) -> Result<(), BusError> {
+        self.messages = None;
+        let deliver = self.accepts.deliver.as_str();
+        let group = self.accepts.consumer.name();
+        self.messages = Some(self.connection.subscribe(deliver, Some(group)).await?);
+        Ok(())
+    }
+}
+
+impl Listener for NatsListener {
+    type Receipt = Receipt;
+
+    async fn next(&mut self) -> Incoming<Receipt> {
+        loop {
+            let retry = self.refused.retry;
+            let heard = async {
+                match &mut self.messages {
+                    Some(messages) => messages.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                denial = self.denials.recv() => match denial {
+                    Ok(denial) if denial.is_of_subscription(self.accepts.deliver.as_str()) => {
+                        self.refused.again(&denial.text);
+                    }
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.refused.again("unknown"),
+                    Ok(_) | Err(broadcast::error::RecvError::Closed) => {}
+                },
+                () = sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
+                    self.refused.retry = None;
+                    if let Err(error) = self.subscribe().await {
+                        self.refused.again(&error.to_string());
+                    }
+                }
+                message = heard => match message {
+                    Some(message) => {
+                        self.refused.delay = RETRY_FIRST;
+                        if let Some(incoming) = self.accepts.read(&message) {
+                            return incoming;
+                        }
+                        tracing::debug!(subject = %message.subject, "dropped a message this module did not ask for");
+                    }
+                    None => {
+                        self.messages = None;
+                        self.refused.again("the subscription ended");
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl Refused {
+    fn again(&mut self, why: &str) {
+        self.retry = Some(Instant::now() + self.delay);
+        if self.delay == RETRY_FIRST {
+            tracing::warn!(
+                why,
+                "the module may not listen; it is tried again until it may"
+            );
+        }
+        self.delay = (self.delay * 2).min(RETRY_MOST);
+    }
+}
+
+impl Accepts {
+    /// A message of this source, through this consumer; anything else is nobody's.
+    fn read(&self, message: &Message) -> Option<Incoming<Receipt>> {
+        let reply = message.reply.as_deref()?;
+        let ours = message.status.is_none() && is_ack_of(reply, &self.consumer, &self.bus);
+        let subject = Subject::new(message.subject.as_str())
+            .ok()
+            .filter(|_| ours)?;
+        let asked = match (&self.source, subject::heard(&subject)) {
+            (Source::Followed, Some(Heard::Event(_))) => true,
+            (Source::Seat(seat), Some(Heard::Work(of, _))) => *seat == of,
+            _ => false,
+        };
+        let named = message
+            .headers
+            .as_ref()
+            .and_then(|headers| headers.get(MESSAGE_ID))
+            .map(ToString::to_string);
+        let id = match named {
+            Some(id) => id,
+            None => format!("{}-{}", self.consumer.stream(), stream_sequence(reply)?),
+        };
+        asked.then(|| Incoming {
+            id,
+            subject,
+            body: message.payload.to_vec(),
+            receipt: Receipt(reply.to_owned()),
+        })
+    }
+}
+
+const MESSAGE_ID: &str = "Nats-Msg-Id";
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MOST: Duration = Duration::from_secs(5);
