@@ -1,9 +1,18 @@
 //! The seam: what a bus must do, the two loops over it, the loopback and the conformance suite.
 
+mod agent_loop;
+mod controller_loop;
+mod ledger;
 mod seam;
+mod signing;
+mod understand;
 
+pub use agent_loop::{AgentLoop, AgentParts, Memory, Seen, States, Workloads};
+pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};
+pub use ledger::Ledger;
 pub use mesh_control::{MessageKey, NodeSettlement, Queue, Settlement};
 pub use seam::{
     Asserted, BusError, ControllerBus, Delivery, Finding, Incoming, JoinerBus, Link, Listener,
     ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,
 };
+pub use signing::{Signer, UnsignedError, Verifier};

@@ -375,6 +375,11 @@ impl Agent {
         (current.stage == Stage::Applied).then_some(current.declaration.generation)
     }
 
+    /// Whether the bus is reached.
+    pub fn is_up(&self) -> bool {
+        self.ear.up
+    }
+
     fn is_applied(&self) -> bool {
         self.applied().is_some()
     }
