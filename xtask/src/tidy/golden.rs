@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::Finding;
 use super::tree::Tree;
 
-/// Cases in `crates/*/tests/cases` of which only one half is there: `NAME.in.*`, `NAME.out.*`.
+/// Cases in `crates/*/tests/cases` of which only one half is there: `NAME.in.*` or a folder `NAME`,
+/// and `NAME.out.*`.
 pub(super) fn paired(tree: &Tree) -> Vec<Finding> {
     let mut inputs = BTreeMap::new();
     let mut outputs = BTreeMap::new();
@@ -14,6 +15,8 @@ pub(super) fn paired(tree: &Tree) -> Vec<Finding> {
             inputs.insert(name, path);
         } else if let Some((name, _)) = path.split_once(".out.") {
             outputs.insert(name, path);
+        } else if let Some(folder) = folder_case(path) {
+            inputs.insert(folder, path);
         }
     }
     let alone = |those: &BTreeMap<&str, &str>, others: &BTreeMap<&str, &str>, missing: &str| {
@@ -26,6 +29,13 @@ pub(super) fn paired(tree: &Tree) -> Vec<Finding> {
     let mut findings = alone(&inputs, &outputs, "expected output");
     findings.extend(alone(&outputs, &inputs, "input"));
     findings
+}
+
+/// The folder right in `tests/cases` that a file lies in, however deep.
+fn folder_case(path: &str) -> Option<&str> {
+    let (_, within) = path.split_once("/tests/cases/")?;
+    let (_, inside) = within.split_once('/')?;
+    path.strip_suffix(inside)?.strip_suffix('/')
 }
 
 fn is_case(path: &str) -> bool {
@@ -45,6 +55,9 @@ mod tests {
             ("crates/a/tests/cases/asked.in.toml", ""),
             ("crates/a/tests/cases/deep/answered.out.json", ""),
             ("crates/b/tests/cases/asked.out.json", ""),
+            ("crates/b/tests/cases/folder/modules/a.toml", ""),
+            ("crates/b/tests/cases/folder.out.txt", ""),
+            ("crates/b/tests/cases/unanswered/mesh.toml", ""),
             ("crates/a/tests/cases/README.md", ""),
             ("docs/tests/cases/no-case.in.md", ""),
         ]);
@@ -53,6 +66,7 @@ mod tests {
             found,
             [
                 "crates/a/tests/cases/asked.in.toml:1: its expected output is missing",
+                "crates/b/tests/cases/unanswered/mesh.toml:1: its expected output is missing",
                 "crates/a/tests/cases/deep/answered.out.json:1: its input is missing",
                 "crates/b/tests/cases/asked.out.json:1: its input is missing",
             ]
