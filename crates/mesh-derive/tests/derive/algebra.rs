@@ -39,18 +39,15 @@ impl Argument {
 fn grant(entries: &[&str]) -> Grant {
     let mut grant = Grant::default();
     for entry in entries {
-        match entry.split_once(' ') {
-            Some((filter, queue)) => {
-                grant.queues.insert(QueueSubscription {
-                    filter: filter.parse().unwrap(),
-                    queue: queue.to_owned(),
-                });
-            }
-            None => {
-                let filter: Filter = entry.parse().unwrap();
-                grant.subscribe.insert(filter.clone());
-                grant.publish.insert(filter);
-            }
+        if let Some((filter, queue)) = entry.split_once(' ') {
+            grant.queues.insert(QueueSubscription {
+                filter: filter.parse().unwrap(),
+                queue: queue.to_owned(),
+            });
+        } else {
+            let filter: Filter = entry.parse().unwrap();
+            grant.subscribe.insert(filter.clone());
+            grant.publish.insert(filter);
         }
     }
     grant

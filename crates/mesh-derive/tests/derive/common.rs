@@ -194,12 +194,12 @@ pub(crate) fn records() -> impl Strategy<Value = Records> {
             }
             add_modules(&mut records, &modules, &drawn, &seats);
             for (seat, (holder, how)) in seats.iter().zip(holders) {
-                give_seat(&mut records, &seat.parse().unwrap(), &holder, how);
+                give_seat(&mut records, &seat.parse().unwrap(), holder, how);
             }
             for (token, state) in tokens {
-                token
-                    .iter()
-                    .for_each(|token| draw_token(&mut records, token, state));
+                for token in token {
+                    draw_token(&mut records, token, state);
+                }
             }
             let wrong = records.declared.check();
             assert!(wrong.is_empty(), "{wrong:?}");
@@ -237,7 +237,7 @@ fn add_modules(records: &mut Records, modules: &[&str], drawn: &[Drawn], seats: 
 }
 
 /// Nobody, whom the files name, whom an operator assigned, or nobody although the files name somebody.
-fn give_seat(records: &mut Records, seat: &SeatName, pick: &Index, how: u8) {
+fn give_seat(records: &mut Records, seat: &SeatName, pick: Index, how: u8) {
     let able: Vec<ModuleName> = records
         .declared
         .modules

@@ -1,10 +1,18 @@
 //! The derivation from outside: its laws, the mistakes its check finds, what its renderers write, and a real server.
 
+#[cfg(test)]
 mod algebra;
+#[cfg(test)]
 mod common;
+#[cfg(test)]
 mod golden;
+#[cfg(test)]
 mod laws;
+#[cfg(test)]
 mod mistakes;
+#[cfg(test)]
 mod operations;
+#[cfg(test)]
 mod server;
+#[cfg(test)]
 mod widening;

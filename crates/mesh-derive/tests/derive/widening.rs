@@ -155,7 +155,7 @@ fn a_diff_reads_back_from_json() {
 #[test]
 fn a_module_gives_no_key_where_it_is_not_placed_or_the_node_is_another() {
     let instance = "module/mailer@web-1".parse().unwrap();
-    let key = user_key(&"module/mailer@web-1".to_owned());
+    let key = user_key("module/mailer@web-1");
     assert!(plan(&records()).grants.contains_key(&instance));
     let unplaced = |records: &mut Records| {
         records
