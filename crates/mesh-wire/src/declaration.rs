@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{self, Versions, field_of, text, texts, written};
 use crate::error::{FieldError, WireError};
 
-pub(crate) const WHAT: &str = "declaration";
+const WHAT: &str = "declaration";
 
 /// The bytes of a declaration, in the newest version: what is signed, and sent inside [`seal_signed`](crate::seal_signed).
 pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
@@ -31,6 +31,7 @@ impl Versions for DeclarationForm {
     const KNOWN: u32 = 1;
 }
 
+/// On the wire and on disk alike: neither can change it, and either may get a version of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DeclarationV1 {
     node: String,

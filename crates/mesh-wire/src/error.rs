@@ -75,7 +75,7 @@ pub enum WireError {
         kind: u8,
     },
     /// A record that belongs under another key.
-    #[error("the {what} record is kept under the key \"{found}\" and belongs under \"{expected}\"")]
+    #[error("the {what} is kept under the key \"{found}\" and belongs under \"{expected}\"")]
     WrongKey {
         /// What was to be read.
         what: &'static str,

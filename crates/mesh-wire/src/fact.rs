@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::codec::{self, field_of};
-use crate::declaration::{self, DeclarationV1};
+use crate::declaration::DeclarationV1;
 use crate::error::{FieldError, WireError};
-use crate::report::{self, ReportV1};
+use crate::report::ReportV1;
 use form::{AuditV1, HolderV1, InstanceV1, MeshV1, ModuleV1, NodeV1, PlacedV1, TokenV1};
 
 pub use key::fact_key;
@@ -154,17 +154,17 @@ fn read<T: Serialize + DeserializeOwned>(
 /// What a kind is, for people.
 fn word(kind: u8) -> Option<&'static str> {
     Some(match kind {
-        MESH => "mesh",
-        MODULE => "module",
-        SEAT => "seat",
-        PLACED => "placement",
-        ASSIGNED => "assignment",
-        NODE => "node",
-        TOKEN => "token",
-        INSTANCE => "instance",
-        DECLARATION => declaration::WHAT,
-        REPORT => report::REPORT,
-        AUDIT => "audit",
+        MESH => "mesh record",
+        MODULE => "module record",
+        SEAT => "seat record",
+        PLACED => "placement record",
+        ASSIGNED => "assignment record",
+        NODE => "node record",
+        TOKEN => "token record",
+        INSTANCE => "instance record",
+        DECLARATION => "declaration record",
+        REPORT => "report record",
+        AUDIT => "audit record",
         _ => return None,
     })
 }

@@ -11,7 +11,7 @@ use crate::codec::{self, Versions, field_of, text};
 use crate::declaration::GenerationV1;
 use crate::error::{FieldError, WireError};
 
-pub(crate) const REPORT: &str = "report";
+const REPORT: &str = "report";
 const HEARTBEAT: &str = "heartbeat";
 
 /// The bytes of a report, in the newest version.
@@ -56,6 +56,7 @@ impl Versions for HeartbeatForm {
     const KNOWN: u32 = 1;
 }
 
+/// On the wire and on disk alike: neither can change it, and either may get a version of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ReportV1 {
     node: String,

@@ -13,5 +13,8 @@ mod keys;
 #[path = "suite/laws.rs"]
 mod laws;
 #[cfg(test)]
+#[path = "suite/refusals.rs"]
+mod refusals;
+#[cfg(test)]
 #[path = "suite/samples.rs"]
 mod samples;
