@@ -24,7 +24,7 @@ pub enum Authority {
         /// The file.
         users_file: PathBuf,
         /// Where the server is asked to read it again.
-        reload: SysConnection,
+        reload: Box<SysConnection>,
     },
     /// The credentials themselves carry the grants.
     None,

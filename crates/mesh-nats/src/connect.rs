@@ -280,7 +280,7 @@ impl Observer {
                 tracing::warn!(connection = %self.name, "messages were dropped: they came faster than they were read");
             }
             other => {
-                tracing::debug!(connection = %self.name, event = %other, "event of the client")
+                tracing::debug!(connection = %self.name, event = %other, "event of the client");
             }
         }
     }
@@ -317,7 +317,7 @@ fn reconnect_delay(attempt: usize, seed: u64) -> Duration {
     Duration::from_millis(half + scramble(seed ^ attempt as u64) % (half + 1))
 }
 
-/// The finaliser of SplitMix64: neighbouring seeds give unrelated numbers.
+/// The finaliser of `SplitMix64`: neighbouring seeds give unrelated numbers.
 fn scramble(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,7 +4,7 @@
 //! the mesh does not.
 
 use mesh_model::{
-    AckPolicy, ConsumerKind, ConsumerSpec, DeliverPolicy, Discard, Retention, StreamSpec,
+    AckPolicy, ConsumerKind, ConsumerSpec, DeliverPolicy, Discard, Filter, Retention, StreamSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -24,8 +24,8 @@ pub(crate) struct Difference {
 
 /// What a stream is declared as.
 pub(crate) fn stream_fields(spec: &StreamSpec, replicas: u8) -> Fields {
-    let limit = |limit: Option<u64>| limit.map_or(json!(-1), |n| json!(n));
-    let subjects: Vec<&str> = spec.subjects.iter().map(|s| s.as_str()).collect();
+    let limit = |limit: Option<u64>| limit.map_or_else(|| json!(-1), |n| json!(n));
+    let subjects: Vec<&str> = spec.subjects.iter().map(Filter::as_str).collect();
     let (discard, per_subject) = match spec.discard {
         Discard::Old => ("old", false),
         Discard::New => ("new", false),
@@ -72,7 +72,7 @@ pub(crate) fn consumer_fields(spec: &ConsumerSpec) -> Fields {
         "idle_heartbeat": 0,
         "backoff": [],
     }));
-    let filters: Vec<&str> = spec.selects.filters().map(|f| f.as_str()).collect();
+    let filters: Vec<&str> = spec.selects.filters().map(Filter::as_str).collect();
     declared.insert(FILTERS.to_owned(), json!(filters));
     if let ConsumerKind::Push {
         deliver,

@@ -10,6 +10,7 @@ mod definition;
 mod denial;
 mod findings;
 mod joiner;
+mod managed;
 mod module;
 mod node;
 mod publish;
@@ -22,6 +23,10 @@ pub use authority::{Authority, SysConnection};
 pub use connect::{Connection, Credential, Dialling, Endpoint, FirstAttempt};
 pub use controller::{ControllerSetup, NatsController};
 pub use joiner::NatsJoiner;
+pub use managed::{
+    FindServerError, ManagedServer, Ready, ServerSpec, ServerState, StartServerError, Stopped,
+    SyncPolicy, TlsFiles,
+};
 pub use module::{NatsListener, NatsModule};
 pub use node::NatsNode;
 pub use pull::Receipt;

@@ -186,19 +186,18 @@ impl Listener for NatsListener {
                         self.refused.again(&error.to_string());
                     }
                 }
-                message = heard => match message {
-                    Some(message) => {
-                        self.refused.delay = RETRY_FIRST;
-                        if let Some(incoming) = self.accepts.read(&message) {
-                            return incoming;
-                        }
-                        tracing::debug!(subject = %message.subject, "dropped a message this module did not ask for");
-                    }
-                    None => {
+                message = heard => {
+                    let Some(message) = message else {
                         self.messages = None;
                         self.refused.again("the subscription ended");
+                        continue;
+                    };
+                    self.refused.delay = RETRY_FIRST;
+                    if let Some(incoming) = self.accepts.read(&message) {
+                        return incoming;
                     }
-                },
+                    tracing::debug!(subject = %message.subject, "dropped a message this module did not ask for");
+                }
             }
         }
     }

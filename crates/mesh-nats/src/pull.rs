@@ -109,13 +109,11 @@ impl Puller {
         let Some(request) = &mut self.request else {
             return std::future::pending().await;
         };
-        match request.answers.next().await {
-            Some(message) => self.heard(message),
-            None => {
-                self.turn_down("the subscription ended");
-                None
-            }
-        }
+        let Some(message) = request.answers.next().await else {
+            self.turn_down("the subscription ended");
+            return None;
+        };
+        self.heard(message)
     }
 
     /// The next message, if it is here already.

@@ -1,0 +1,81 @@
+//! The configuration of a managed server.
+
+use std::path::Path;
+
+use crate::managed::{ServerSpec, SyncPolicy};
+
+/// The accounts, included by the configuration, beside it.
+pub(super) const ACCOUNTS_FILE: &str = "accounts.conf";
+
+/// The text of the configuration.
+pub(super) fn server(spec: &ServerSpec, port: u16) -> String {
+    let sync = match spec.sync {
+        SyncPolicy::Always => "always".to_owned(),
+        SyncPolicy::Every(interval) => quoted(&format!("{}s", interval.as_secs().max(1))),
+    };
+    let tls = spec.tls.as_ref().map_or_else(String::new, |files| {
+        format!(
+            "tls {{\n  cert_file: {}\n  key_file: {}\n}}\n",
+            path(&files.cert),
+            path(&files.key)
+        )
+    });
+    format!(
+        "# Written by the controller. Do not edit.\n\
+         server_name: {name}\n\
+         listen: \"127.0.0.1:{port}\"\n\
+         max_payload: {max_payload}\n\
+         max_control_line: 65536\n\
+         jetstream {{\n  store_dir: {store}\n  sync_interval: {sync}\n}}\n\
+         {tls}\
+         include \"{ACCOUNTS_FILE}\"\n",
+        name = quoted(&spec.name),
+        max_payload = spec.max_payload,
+        store = path(&spec.store_dir),
+    )
+}
+
+fn path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::managed::TlsFiles;
+
+    #[test]
+    fn a_server_listens_on_loopback_and_syncs_as_told() {
+        let mut spec = ServerSpec {
+            name: "mesh".to_owned(),
+            candidates: Vec::new(),
+            search_path: None,
+            dir: "/d".into(),
+            store_dir: "/d/js".into(),
+            port: 0,
+            max_payload: 1 << 20,
+            sync: SyncPolicy::Always,
+            tls: Some(TlsFiles {
+                cert: "/d/c\"ert.pem".into(),
+                key: "/d/key.pem".into(),
+            }),
+            accounts: String::new(),
+            edge_users: String::new(),
+        };
+        let text = server(&spec, 4333);
+        assert!(text.contains("listen: \"127.0.0.1:4333\"\n"), "{text}");
+        assert!(text.contains("sync_interval: always\n"), "{text}");
+        assert!(text.contains("cert_file: \"/d/c\\\"ert.pem\"\n"), "{text}");
+        spec.sync = SyncPolicy::Every(Duration::from_secs(5));
+        spec.tls = None;
+        let text = server(&spec, 1);
+        assert!(text.contains("sync_interval: \"5s\"\n"), "{text}");
+        assert!(!text.contains("tls"), "{text}");
+    }
+}

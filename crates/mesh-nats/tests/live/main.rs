@@ -1,0 +1,9 @@
+//! The bus over a server that is really there: `MESH_TEST_NATS` says where its program is.
+
+#[cfg(test)]
+mod support;
+
+#[cfg(test)]
+mod bus;
+#[cfg(test)]
+mod managed;

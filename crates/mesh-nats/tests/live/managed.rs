@@ -1,0 +1,110 @@
+//! The server of the mesh's own: started, adopted, started again, stopped.
+
+use std::path::PathBuf;
+
+use mesh_nats::{FindServerError, ManagedServer, ServerState, StartServerError, Stopped};
+use nkeys::KeyPair;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{server_dir, soon, spec, within};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_outlives_its_controller_and_is_adopted_by_the_next() {
+    let Some(programs) = server_dir() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (controller, system) = (KeyPair::new_user(), KeyPair::new_user());
+    let spec = || spec(programs.clone(), dir.path(), &controller, &system);
+
+    let first = soon(ManagedServer::start(spec())).await.unwrap();
+    let ready = first.ready().clone();
+    assert!(!ready.adopted);
+    // As when its controller is killed: nobody tells the server.
+    drop(first);
+
+    let second = soon(ManagedServer::start(spec())).await.unwrap();
+    assert!(second.ready().adopted);
+    assert_eq!(second.ready().pid, ready.pid);
+    assert_eq!(second.ready().server_id, ready.server_id);
+    assert_eq!(second.ready().port, ready.port);
+    assert_eq!(soon(second.stop(0)).await, Stopped::Gracefully);
+
+    let third = soon(ManagedServer::start(spec())).await.unwrap();
+    assert!(!third.ready().adopted);
+    assert_eq!(third.ready().port, ready.port);
+    assert_eq!(soon(third.stop(0)).await, Stopped::Gracefully);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_started_otherwise_is_replaced() {
+    let Some(programs) = server_dir() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (controller, system) = (KeyPair::new_user(), KeyPair::new_user());
+    let mut spec = spec(programs, dir.path(), &controller, &system);
+    let first = soon(ManagedServer::start(spec.clone())).await.unwrap();
+    let ready = first.ready().clone();
+    drop(first);
+    spec.max_payload *= 2;
+    let second = soon(ManagedServer::start(spec)).await.unwrap();
+    assert!(!second.ready().adopted);
+    assert_ne!(second.ready().pid, ready.pid);
+    soon(second.stop(0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_is_started_again() {
+    let Some(programs) = server_dir() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let spec = spec(
+        programs,
+        dir.path(),
+        &KeyPair::new_user(),
+        &KeyPair::new_user(),
+    );
+    let server = soon(ManagedServer::start(spec)).await.unwrap();
+    let pid = server.ready().pid;
+    let mut state = server.state();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let again =
+        |state: &ServerState| matches!(state, ServerState::Ready(ready) if ready.pid != pid);
+    drop(within(30, state.wait_for(again)).await.unwrap());
+    soon(server.stop(0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_the_server_refuses_is_told_in_its_words() {
+    let Some(programs) = server_dir() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let keys = (KeyPair::new_user(), KeyPair::new_user());
+    let mut spec = spec(programs, dir.path(), &keys.0, &keys.1);
+    spec.accounts.push_str("no_such_option: 1\n");
+    let error = soon(ManagedServer::start(spec)).await.unwrap_err();
+    assert!(
+        matches!(&error, StartServerError::Config { said, .. } if said.contains("no_such_option")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_old_server_is_refused_with_its_version() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("nats-server");
+    std::fs::write(&program, "#!/bin/sh\necho 'nats-server: v2.9.10'\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let keys = (KeyPair::new_user(), KeyPair::new_user());
+    let spec = |programs: PathBuf| spec(programs, dir.path(), &keys.0, &keys.1);
+    let old = ManagedServer::start(spec(dir.path().to_owned())).await;
+    assert!(
+        matches!(
+            &old,
+            Err(StartServerError::Find(FindServerError::TooOld { found, .. })) if found == "2.9.10"
+        ),
+        "{old:?}"
+    );
+    let none = ManagedServer::start(spec(dir.path().join("empty"))).await;
+    assert!(matches!(
+        none,
+        Err(StartServerError::Find(FindServerError::None { .. }))
+    ));
+}
