@@ -152,6 +152,7 @@ mod tests {
         let (mut now, mut pauses) = (opened, Vec::new());
         while let Verdict::Hold { retry_in } = window.refused(&(), now, seed ^ now) {
             pauses.push(retry_in);
+            assert!(pauses.len() <= 20_000, "it is never let go");
             now += u64::try_from(retry_in.as_nanos().div_ceil(1_000_000)).unwrap();
         }
         (pauses, now)
