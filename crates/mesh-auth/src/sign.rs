@@ -1,42 +1,31 @@
-//! The controller's signature under a declaration.
+//! The controller's signature.
 //!
-//! What is signed is [`DOMAIN`] followed by the declaration's bytes, so that a signature made for anything else
-//! is never one for a declaration, and the other way round.
+//! What is signed says itself what kind of message it is: `mesh-wire` puts that before the message's bytes, so that a
+//! signature under one kind is never one under another.
 
 use crate::keys::{SigningKey, SigningPublic};
 
-/// What stands before a declaration's bytes when they are signed.
-pub const DOMAIN: &[u8] = b"mesh declaration v1\0";
-
 /// The signature was not made over these bytes by this key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the declaration is not signed by the controller this node enrolled with (key {by})")]
+#[error("this is not signed by the controller this host was told to believe (key {by})")]
 pub struct SignatureError {
     /// The key that should have signed.
     pub by: SigningPublic,
 }
 
-/// Signs a declaration's bytes (ed25519, 64 bytes).
+/// Signs a message (ed25519, 64 bytes).
 #[must_use]
-pub fn sign(key: &SigningKey, declaration: &[u8]) -> [u8; 64] {
-    key.sign_raw(&separated(declaration))
+pub fn sign(key: &SigningKey, message: &[u8]) -> [u8; 64] {
+    key.sign_raw(message)
 }
 
-/// Checks a declaration's signature against the pinned key.
-pub fn verify(
-    key: &SigningPublic,
-    declaration: &[u8],
-    signature: &[u8],
-) -> Result<(), SignatureError> {
-    if key.verifies_raw(&separated(declaration), signature) {
+/// Checks a message's signature against the pinned key.
+pub fn verify(key: &SigningPublic, message: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
+    if key.verifies_raw(message, signature) {
         Ok(())
     } else {
         Err(SignatureError { by: key.clone() })
     }
-}
-
-fn separated(declaration: &[u8]) -> Vec<u8> {
-    [DOMAIN, declaration].concat()
 }
 
 #[cfg(test)]
@@ -44,16 +33,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn a_signature_of_the_bare_bytes_is_not_one_of_a_declaration() {
-        let key = SigningKey::generate().unwrap();
-        let bare = key.sign_raw(b"declaration");
-        assert_eq!(
-            verify(&key.public(), b"declaration", &bare),
-            Err(SignatureError { by: key.public() })
-        );
-    }
 
     #[test]
     fn another_controller_is_refused() {

@@ -304,6 +304,10 @@ impl<M: Mint> Controller<M> {
         self.assertion.is_current() && self.undeclared.is_empty() && self.lane.is_empty()
     }
 
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.settings.bounds
+    }
+
     pub(crate) fn presence(&self) -> &BTreeMap<NodeName, Presence> {
         &self.presence
     }

@@ -11,6 +11,7 @@ mod enrolment;
 mod fact;
 mod message;
 mod placement;
+mod preview;
 mod status;
 
 pub use agent::{Agent, AgentEffect, AgentSettings, InHand, Remembered};
@@ -20,4 +21,5 @@ pub use effect::{CommandId, Effect, Note, StoreRefusal, Ticket};
 pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
 pub use placement::{Mint, MintError, Minted};
+pub use preview::Preview;
 pub use status::{ModuleStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus};

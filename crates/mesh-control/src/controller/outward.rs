@@ -117,7 +117,7 @@ impl<M: Mint> Controller<M> {
     }
 
     /// Whether what would be derived from these records holds together.
-    pub(super) fn sound(&self, records: &Records) -> Result<(), CommandError> {
+    pub(crate) fn sound(&self, records: &Records) -> Result<(), CommandError> {
         let mismatches = derive(records, &self.settings.bounds).check(&records.bus);
         if mismatches.is_empty() {
             return Ok(());

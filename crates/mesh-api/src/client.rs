@@ -1,0 +1,162 @@
+//! The typed client: what `meshctl` speaks with.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use mesh_control::{Preview, Status};
+use mesh_model::{NodeName, SeatName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+
+use crate::error::ApiError;
+use crate::form::{
+    Applied, Apply, Assign, DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportList,
+    TokenCreated, TokenRequest,
+};
+
+/// Speaks to one controller.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// Why a call has no answer, or not the one hoped for.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// Nobody answers.
+    #[error("no controller answers on {}: {error}; is it running, with this --state-dir?", socket.display())]
+    Unreachable {
+        /// Where.
+        socket: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the controller broke off: {0}; look at its log")]
+    Broken(String),
+    /// The answer is none this client knows.
+    #[error("the controller's answer is not understood: {0}; are both of one release?")]
+    NotUnderstood(String),
+    /// The controller says no.
+    #[error(transparent)]
+    Refused(#[from] ApiError),
+}
+
+impl Client {
+    /// For the controller that serves this socket.
+    pub fn new(socket: impl AsRef<Path>) -> Self {
+        Self {
+            socket: socket.as_ref().to_owned(),
+        }
+    }
+
+    /// The mesh as it is.
+    pub async fn status(&self) -> Result<Status, CallError> {
+        self.get("/v1/status").await
+    }
+
+    /// What an apply would change.
+    pub async fn plan(&self, request: &PlanRequest) -> Result<Preview, CallError> {
+        self.call(Method::POST, "/v1/plan", Some(request)).await
+    }
+
+    /// Declares.
+    pub async fn apply(&self, request: &Apply) -> Result<Applied, CallError> {
+        self.call(Method::POST, "/v1/apply", Some(request)).await
+    }
+
+    /// Gives a seat to a module, or takes it away.
+    pub async fn assign(&self, seat: &SeatName, request: &Assign) -> Result<Applied, CallError> {
+        let path = format!("/v1/seats/{seat}/holder");
+        self.call(Method::PUT, &path, Some(request)).await
+    }
+
+    /// Sets a node's labels.
+    pub async fn label(&self, node: &NodeName, request: &Label) -> Result<Applied, CallError> {
+        let path = format!("/v1/nodes/{node}/labels");
+        self.call(Method::PUT, &path, Some(request)).await
+    }
+
+    /// Ends a node's membership.
+    pub async fn remove_node(&self, node: &NodeName) -> Result<Applied, CallError> {
+        let path = format!("/v1/nodes/{node}");
+        self.call::<(), _>(Method::DELETE, &path, None).await
+    }
+
+    /// Makes a token.
+    pub async fn create_token(&self, request: &TokenRequest) -> Result<TokenCreated, CallError> {
+        self.call(Method::POST, "/v1/tokens", Some(request)).await
+    }
+
+    /// Reports as they stand in the store.
+    pub async fn reports(&self, node: Option<&NodeName>) -> Result<ReportList, CallError> {
+        match node {
+            Some(node) => self.get(&format!("/v1/reports?node={node}")).await,
+            None => self.get("/v1/reports").await,
+        }
+    }
+
+    /// Has the controller look at itself.
+    pub async fn doctor(&self) -> Result<DoctorReport, CallError> {
+        self.get("/v1/doctor").await
+    }
+
+    /// Makes the store refuse for a while.
+    pub async fn refuse_store(&self, request: RefuseStore) -> Result<RefuseStore, CallError> {
+        self.call(Method::POST, "/v1/faults/store", Some(&request))
+            .await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+        self.call::<(), T>(Method::GET, path, None).await
+    }
+
+    async fn call<B: Serialize, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+    ) -> Result<T, CallError> {
+        let body = body.map(serde_json::to_vec).transpose();
+        let body = body.map_err(|error| CallError::NotUnderstood(error.to_string()))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "mesh")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .map_err(|error| CallError::NotUnderstood(error.to_string()))?;
+        let (success, bytes) = self.exchange(request).await?;
+        let read = |error: serde_json::Error| CallError::NotUnderstood(error.to_string());
+        if success {
+            let envelope: Envelope<T> = serde_json::from_slice(&bytes).map_err(read)?;
+            Ok(envelope.body)
+        } else {
+            let envelope: Envelope<ApiError> = serde_json::from_slice(&bytes).map_err(read)?;
+            Err(envelope.body.into())
+        }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), CallError> {
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|error| CallError::Unreachable {
+            socket: self.socket.clone(),
+            error,
+        })?;
+        let broken = |error: hyper::Error| CallError::Broken(error.to_string());
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(broken)?;
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
+        let response = sender.send_request(request).await.map_err(broken)?;
+        let success = response.status().is_success();
+        let body = response.into_body().collect().await.map_err(broken)?;
+        Ok((success, body.to_bytes()))
+    }
+}

@@ -1,0 +1,77 @@
+//! Errors as an operator sees them: a stable code, one sentence, the next step.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use mesh_control::CommandError;
+use serde::{Deserialize, Serialize};
+
+use crate::form::Envelope;
+
+/// What kind of error. The word never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// It was asked wrongly.
+    Invalid,
+    /// There is no such thing.
+    NotFound,
+    /// Somebody else changed something.
+    Conflict,
+    /// The caller may not.
+    Denied,
+    /// It cannot now.
+    Unavailable,
+    /// Something broke.
+    Failed,
+}
+
+/// An error, with the next step to take in its message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// What kind.
+    pub code: Code,
+    /// What happened, to what, and what to do next.
+    pub message: String,
+}
+
+impl ApiError {
+    /// An error of a kind.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> Self {
+        let code = match &error {
+            CommandError::Conflict { .. } => Code::Conflict,
+            CommandError::UnknownSeat(_) | CommandError::UnknownNode(_) => Code::NotFound,
+            CommandError::Store(_) => Code::Unavailable,
+            CommandError::TokenExists(_) | CommandError::KeyInUse(_) => Code::Failed,
+            CommandError::Declared(_)
+            | CommandError::CannotHold { .. }
+            | CommandError::Mint(_)
+            | CommandError::Plan(_) => Code::Invalid,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = match self.code {
+            Code::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::Conflict => StatusCode::CONFLICT,
+            Code::Denied => StatusCode::FORBIDDEN,
+            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, Json(Envelope::new("Error", self))).into_response()
+    }
+}

@@ -1,0 +1,150 @@
+//! What goes over the surface, besides what the core shows of itself.
+
+use std::collections::BTreeMap;
+
+use mesh_model::{Declared, Generation, ModuleName, NodeName, Revision, Seq, Timestamp, TokenId};
+use serde::{Deserialize, Serialize};
+
+/// Around every answer: what it is and in which version of the surface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope<T> {
+    /// `mesh/v1`.
+    pub api_version: String,
+    /// What it is.
+    pub kind: String,
+    /// What it says.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+impl<T> Envelope<T> {
+    /// An answer of the present version.
+    pub fn new(kind: &str, body: T) -> Self {
+        Self {
+            api_version: "mesh/v1".to_owned(),
+            kind: kind.to_owned(),
+            body,
+        }
+    }
+}
+
+/// Asks what an apply would change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRequest {
+    /// The whole of what would be declared.
+    pub declared: Declared,
+}
+
+/// Declares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Apply {
+    /// The whole of what is declared.
+    pub declared: Declared,
+    /// Only if nobody changed anything since.
+    pub if_revision: Option<Revision>,
+}
+
+/// A change was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The revision it made.
+    pub revision: Revision,
+}
+
+/// Gives a seat to a module, or takes it away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assign {
+    /// The holder, or nobody.
+    pub holder: Option<ModuleName>,
+}
+
+/// Sets a node's labels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Label {
+    /// All of them.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Asks for a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRequest {
+    /// Seconds it is good for.
+    pub ttl_secs: u64,
+    /// The only node it is for.
+    pub node: Option<NodeName>,
+    /// Labels of the node it makes.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// It replaces the key of the node it names.
+    #[serde(default)]
+    pub rejoin: bool,
+}
+
+/// A token, the only time it is shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenCreated {
+    /// Its public id.
+    pub id: TokenId,
+    /// The whole of it. A secret.
+    pub token: String,
+    /// When it stops being good.
+    pub expires: Timestamp,
+}
+
+impl std::fmt::Debug for TokenCreated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenCreated")
+            .field("id", &self.id)
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reports as they stand in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportList {
+    /// Oldest first, node by node.
+    pub items: Vec<ReportLine>,
+}
+
+/// One report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportLine {
+    /// Who.
+    pub node: NodeName,
+    /// On what.
+    pub generation: Generation,
+    /// Which.
+    pub seq: Seq,
+    /// When, by the node's clock.
+    pub at: Timestamp,
+    /// What became of it.
+    pub outcome: String,
+}
+
+/// What the controller finds when it looks at itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorReport {
+    /// Each finding.
+    pub items: Vec<DoctorFinding>,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorFinding {
+    /// Whether it wants doing something about.
+    pub warning: bool,
+    /// What, in one sentence.
+    pub text: String,
+}
+
+/// Makes the store refuse for a while. Only a controller started for demonstrations and tests takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefuseStore {
+    /// For how many milliseconds.
+    pub for_millis: u64,
+}

@@ -1,0 +1,313 @@
+//! The surface itself: routes, and who may use them.
+
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use axum::extract::connect_info::Connected;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{
+    ConnectInfo, DefaultBodyLimit, FromRequest, Path as PathParam, Query, Request, State,
+};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post, put};
+use axum::serve::IncomingStream;
+use axum::{Json, Router};
+use mesh_control::{Preview, Status};
+use mesh_model::{NodeName, SeatName};
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
+
+use crate::error::{ApiError, Code};
+use crate::form::{
+    Applied, Apply, Assign, DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportList,
+    TokenCreated, TokenRequest,
+};
+
+/// Who is at the other end of the socket, as the kernel tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    uid: Option<u32>,
+}
+
+impl std::fmt::Display for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.uid {
+            Some(uid) => write!(f, "uid {uid}"),
+            None => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        let credentials = stream.io().peer_cred();
+        Self {
+            uid: credentials.ok().map(|credentials| credentials.uid()),
+        }
+    }
+}
+
+type Answer<T> = Result<T, ApiError>;
+
+/// What stands behind the surface.
+pub trait Control: Clone + Send + Sync + 'static {
+    /// The mesh as it is.
+    fn status(&self) -> impl Future<Output = Answer<Status>> + Send;
+    /// What an apply would change.
+    fn plan(&self, request: PlanRequest) -> impl Future<Output = Answer<Preview>> + Send;
+    /// Declares.
+    fn apply(&self, request: Apply, who: Caller) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Gives a seat to a module, or takes it away.
+    fn assign(
+        &self,
+        seat: SeatName,
+        request: Assign,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Sets a node's labels.
+    fn label(
+        &self,
+        node: NodeName,
+        request: Label,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Ends a node's membership.
+    fn remove_node(
+        &self,
+        node: NodeName,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Makes a token.
+    fn create_token(
+        &self,
+        request: TokenRequest,
+        who: Caller,
+    ) -> impl Future<Output = Answer<TokenCreated>> + Send;
+    /// Reports as they stand in the store, of one node or of all.
+    fn reports(&self, node: Option<NodeName>) -> impl Future<Output = Answer<ReportList>> + Send;
+    /// Looks at itself.
+    fn doctor(&self) -> impl Future<Output = Answer<DoctorReport>> + Send;
+    /// Makes the store refuse for a while.
+    fn refuse_store(&self, request: RefuseStore) -> impl Future<Output = Answer<()>> + Send;
+}
+
+/// Why the surface cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Somebody answers there.
+    #[error("{} is answered by another controller; stop it first", .0.display())]
+    InUse(PathBuf),
+    /// The socket cannot be made.
+    #[error("socket {}: {error}", path.display())]
+    Socket {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Serves on a unix socket, for the user the controller runs as and for root, until `stop` is ready.
+pub async fn serve<C: Control>(
+    path: &Path,
+    control: C,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let fault = |error| ServeError::Socket {
+        path: path.to_owned(),
+        error,
+    };
+    if path.exists() {
+        if tokio::net::UnixStream::connect(path).await.is_ok() {
+            return Err(ServeError::InUse(path.to_owned()));
+        }
+        std::fs::remove_file(path).map_err(fault)?;
+    }
+    let listener = UnixListener::bind(path).map_err(fault)?;
+    let owner_only = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, owner_only).map_err(fault)?;
+    let service = router(control).into_make_service_with_connect_info::<Caller>();
+    let result = axum::serve(listener, service)
+        .with_graceful_shutdown(stop)
+        .await;
+    // It may be gone already; what matters is that nobody finds a socket nobody serves.
+    let _gone = std::fs::remove_file(path);
+    result.map_err(fault)
+}
+
+/// Bytes a request may have: a mesh of thousands of modules.
+const BODY_LIMIT: usize = 32 << 20;
+
+fn router<C: Control>(control: C) -> Router {
+    let v1 = Router::new()
+        .route("/status", get(status::<C>))
+        .route("/plan", post(plan::<C>))
+        .route("/apply", post(apply::<C>))
+        .route("/seats/{seat}/holder", put(assign::<C>))
+        .route("/nodes/{node}", delete(remove_node::<C>))
+        .route("/nodes/{node}/labels", put(label::<C>))
+        .route("/tokens", post(create_token::<C>))
+        .route("/reports", get(reports::<C>))
+        .route("/doctor", get(doctor::<C>))
+        .route("/faults/store", post(refuse_store::<C>))
+        .layer(middleware::from_fn(owner_or_root))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT));
+    Router::new()
+        .nest("/v1", v1)
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready::<C>))
+        .fallback(unknown)
+        .with_state(control)
+}
+
+/// The socket's mode keeps others out already; this says so in words, should the mode be changed.
+async fn owner_or_root(
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let own = rustix::process::geteuid().as_raw();
+    if caller.uid.is_some_and(|uid| uid == 0 || uid == own) {
+        return next.run(request).await;
+    }
+    let message = format!("{caller} may not use this controller; it answers uid {own} and root");
+    ApiError::new(Code::Denied, message).into_response()
+}
+
+async fn unknown(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::new(Code::NotFound, format!("nothing answers {method} {path}"))
+}
+
+async fn ready<C: Control>(State(control): State<C>) -> Response {
+    match control.status().await {
+        Ok(status) if status.store_up && status.settled => "ready\n".into_response(),
+        Ok(status) => {
+            let waiting = status.waiting_for.join("\n") + "\n";
+            (StatusCode::SERVICE_UNAVAILABLE, waiting).into_response()
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// A JSON body; a wrong one is refused in the surface's own form.
+struct Body<T>(T);
+
+impl<T: for<'de> Deserialize<'de>, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let body: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
+        body.map(|Json(body)| Self(body))
+            .map_err(|error| ApiError::new(Code::Invalid, error.body_text()))
+    }
+}
+
+fn named<T: std::str::FromStr>(name: &str) -> Answer<T>
+where
+    T::Err: std::fmt::Display,
+{
+    name.parse()
+        .map_err(|error: T::Err| ApiError::new(Code::Invalid, error.to_string()))
+}
+
+fn answer<T: Serialize>(kind: &str, body: Answer<T>) -> Response {
+    match body {
+        Ok(body) => Json(Envelope::new(kind, body)).into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn status<C: Control>(State(control): State<C>) -> Response {
+    answer("Status", control.status().await)
+}
+
+async fn plan<C: Control>(State(control): State<C>, Body(request): Body<PlanRequest>) -> Response {
+    answer("Plan", control.plan(request).await)
+}
+
+async fn apply<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Body(request): Body<Apply>,
+) -> Response {
+    answer("Applied", control.apply(request, caller).await)
+}
+
+async fn assign<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(seat): PathParam<String>,
+    Body(request): Body<Assign>,
+) -> Response {
+    let assigned = match named(&seat) {
+        Ok(seat) => control.assign(seat, request, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", assigned)
+}
+
+async fn label<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(node): PathParam<String>,
+    Body(request): Body<Label>,
+) -> Response {
+    let labelled = match named(&node) {
+        Ok(node) => control.label(node, request, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", labelled)
+}
+
+async fn remove_node<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(node): PathParam<String>,
+) -> Response {
+    let removed = match named(&node) {
+        Ok(node) => control.remove_node(node, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", removed)
+}
+
+async fn create_token<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Body(request): Body<TokenRequest>,
+) -> Response {
+    answer("Token", control.create_token(request, caller).await)
+}
+
+#[derive(Deserialize)]
+struct ReportQuery {
+    node: Option<String>,
+}
+
+async fn reports<C: Control>(
+    State(control): State<C>,
+    Query(query): Query<ReportQuery>,
+) -> Response {
+    let node = query.node.as_deref().map(named).transpose();
+    let reports = match node {
+        Ok(node) => control.reports(node).await,
+        Err(error) => Err(error),
+    };
+    answer("ReportList", reports)
+}
+
+async fn doctor<C: Control>(State(control): State<C>) -> Response {
+    answer("Doctor", control.doctor().await)
+}
+
+async fn refuse_store<C: Control>(
+    State(control): State<C>,
+    Body(request): Body<RefuseStore>,
+) -> Response {
+    let refused = control.refuse_store(request).await;
+    answer("StoreRefuses", refused.map(|()| request))
+}

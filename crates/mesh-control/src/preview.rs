@@ -1,0 +1,105 @@
+//! What an apply would change, before it does.
+
+use std::collections::BTreeMap;
+
+use mesh_derive::{PlanDiff, derive};
+use mesh_model::{BoxPublicKey, Declared, InstanceRef, NodeName, PublicKey, Revision, Sealed};
+use serde::{Deserialize, Serialize};
+
+use crate::amend::{Command, CommandError, amend};
+use crate::controller::Controller;
+use crate::placement::{Mint, MintError, Minted, declarations};
+
+/// What an apply would change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preview {
+    /// The revision it would change.
+    pub revision: Revision,
+    /// What is declared anew, differently or no longer, in sentences.
+    pub declared: Vec<String>,
+    /// What that does to streams, consumers and everybody's authority.
+    pub authority: PlanDiff,
+    /// Nodes that would be told something new.
+    pub nodes: Vec<NodeName>,
+}
+
+impl Preview {
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.declared.is_empty() && self.authority.is_empty() && self.nodes.is_empty()
+    }
+}
+
+impl<M: Mint> Controller<M> {
+    /// What applying this would change; nothing is changed.
+    pub fn preview(&self, declared: &Declared) -> Result<Preview, CommandError> {
+        let records = self.records();
+        let command = Command::Apply {
+            declared: declared.clone(),
+            if_revision: None,
+        };
+        let (next, _) = amend(records, &command, &mut Placeholder(0))?;
+        self.sound(&next)?;
+        let bounds = self.bounds();
+        let told = declarations(&next, self.declarations());
+        Ok(Preview {
+            revision: records.revision,
+            declared: differences(&records.declared, declared),
+            authority: derive(records, bounds).diff(&derive(&next, bounds)),
+            nodes: told
+                .into_iter()
+                .map(|declaration| declaration.node)
+                .collect(),
+        })
+    }
+}
+
+fn differences(before: &Declared, after: &Declared) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if before.mesh != after.mesh {
+        sentences.push(format!("the mesh is called {}", after.mesh));
+    }
+    compare("module", &before.modules, &after.modules, &mut sentences);
+    compare("seat", &before.seats, &after.seats, &mut sentences);
+    let (from, to) = (&before.placements, &after.placements);
+    compare("placement of", from, to, &mut sentences);
+    sentences
+}
+
+fn compare<K: Ord + std::fmt::Display, V: PartialEq>(
+    what: &str,
+    before: &BTreeMap<K, V>,
+    after: &BTreeMap<K, V>,
+    sentences: &mut Vec<String>,
+) {
+    for (name, value) in after {
+        match before.get(name) {
+            None => sentences.push(format!("+ {what} {name}")),
+            Some(old) if old != value => sentences.push(format!("~ {what} {name}")),
+            Some(_) => {}
+        }
+    }
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    sentences.extend(gone.map(|name| format!("- {what} {name}")));
+}
+
+/// Stands in for credentials that would be made: each has a key of its own, and nobody holds it.
+struct Placeholder(u64);
+
+impl Mint for Placeholder {
+    fn mint(&mut self, instance: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
+        self.0 += 1;
+        let digits: String = (0..12)
+            .map(|place| char::from(b'A' + ((self.0 >> (place * 4)) & 15) as u8))
+            .collect();
+        let key = PublicKey::new(format!("U{digits}{}", "A".repeat(43)));
+        let key = key.map_err(|error| MintError {
+            instance: instance.clone(),
+            why: error.to_string(),
+        })?;
+        Ok(Minted {
+            key,
+            credential: Sealed(Vec::new()),
+        })
+    }
+}
