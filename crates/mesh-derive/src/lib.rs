@@ -1,6 +1,6 @@
 //! From the records: every stream, every consumer and every grant of the mesh.
 //!
-//! [`derive`] is pure and total: equal records give an equal [`Plan`], and records that exist can be derived from. No
+//! [`derive()`] is pure and total: equal records give an equal [`Plan`], and records that exist can be derived from. No
 //! other code in the mesh builds a subject, names a stream or writes a grant. [`Plan::check`] holds a plan against
 //! itself before any of it reaches a bus, [`Plan::diff`] says whose authority grows, and [`render`] writes it down.
 //!

@@ -83,7 +83,7 @@ fn answer(case: &Case) -> Option<bool> {
 
 #[test]
 fn subjects_and_permissions_mean_what_they_mean_to_a_server() {
-    let text = include_str!("../cases/algebra.in.json");
+    let text = include_str!("../algebra.json");
     let cases: Vec<Case> = serde_json::from_str(text).unwrap();
     let ids: BTreeSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     assert_eq!(ids.len(), cases.len());
