@@ -43,6 +43,12 @@ impl Identity {
     }
 }
 
+/// The process of that number. `Pid` panics at a negative one, and the kernel says -1 for the group of a process that is
+/// just being reaped.
+pub(crate) fn numbered(number: i32) -> Option<Pid> {
+    (number > 0).then(|| Pid::from_raw(number)).flatten()
+}
+
 struct Stat {
     state: u8,
     group: Option<Pid>,
@@ -65,7 +71,7 @@ fn parse(line: &[u8]) -> Option<Stat> {
     let rest = line.rsplit(|byte| *byte == b')').next()?;
     let mut fields = str::from_utf8(rest).ok()?.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    let group = Pid::from_raw(fields.nth(1)?.parse().ok()?);
+    let group = numbered(fields.nth(1)?.parse().ok()?);
     let start = fields.nth(16)?.parse().ok()?;
     Some(Stat {
         state,
@@ -80,7 +86,7 @@ fn all() -> impl Iterator<Item = Pid> {
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(Pid::from_raw)
+        .filter_map(numbered)
 }
 
 /// The processes that lead a group and were given `MARK=<prefix>..`, with the whole mark, earliest first.
@@ -143,6 +149,12 @@ mod tests {
         let stat = parse(line).unwrap();
         assert_eq!((stat.state, stat.start), (b'S', 1234));
         assert_eq!(stat.group, Pid::from_raw(42));
+    }
+
+    #[test]
+    fn a_process_that_is_being_reaped_is_in_no_group() {
+        let stat = parse(b"42 (a) X 0 -1 -1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 1234 5 6").unwrap();
+        assert_eq!((stat.group, stat.runs()), (None, false));
     }
 
     #[test]

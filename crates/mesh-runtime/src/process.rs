@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mesh_model::{ModuleName, Run};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{sleep, timeout};
@@ -17,7 +17,7 @@ use tracing::warn;
 
 use crate::ending::Ending;
 use crate::host::Host;
-use crate::proc::{Identity, MARK};
+use crate::proc::{Identity, MARK, numbered};
 use crate::{Desired, RuntimeError};
 
 /// A process that was started here, before anybody watches it.
@@ -62,7 +62,7 @@ pub(crate) fn start(host: &Host, desired: &Desired, mark: &str, log: File) -> io
         .stderr(log)
         .process_group(0)
         .spawn()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = i32::try_from(child.id()).ok().and_then(numbered);
     if let Some(identity) = pid.and_then(Identity::of) {
         return Ok(Started { identity, child });
     }

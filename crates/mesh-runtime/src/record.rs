@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use mesh_model::{ModuleName, PublicKey, Restart, Run, Sealed, Timestamp, Workload};
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::proc::Identity;
+use crate::proc::{Identity, numbered};
 
 /// What is known of one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +142,7 @@ impl V1 {
                 // Numbers of another run of the kernel are other processes.
                 PhaseV1::Running { boot, .. } if boot != now => Phase::Gone,
                 PhaseV1::Running { pid, start, .. } => Phase::Running(Identity {
-                    pid: Pid::from_raw(pid)?,
+                    pid: numbered(pid)?,
                     start,
                 }),
                 PhaseV1::Gone => Phase::Gone,
@@ -155,6 +154,8 @@ impl V1 {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::Pid;
+
     use super::*;
 
     /// As the first version writes it.
@@ -221,6 +222,7 @@ mod tests {
             "{}",
             "{\"version\":\"2\"}",
             &V1_BYTES.replace("4711", "0"),
+            &V1_BYTES.replace("4711", "-4711"),
             &V1_BYTES.replace("mailer", "MAILER"),
         ] {
             assert_eq!(decode(bytes.as_bytes(), "boot-a"), None, "{bytes}");

@@ -82,6 +82,8 @@ pub(crate) fn marked(entry: &str) -> Vec<Pid> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok())
+            .filter(|pid| *pid > 0)
+            .filter(|number| *number > 0)
             .and_then(Pid::from_raw);
         let environ = fs::read(process.path().join("environ")).unwrap_or_default();
         if let Some(pid) = pid
@@ -93,6 +95,13 @@ pub(crate) fn marked(entry: &str) -> Vec<Pid> {
         }
     }
     pids
+}
+
+/// When a process started, in ticks since boot.
+pub(crate) fn start(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(") ").unwrap().1;
+    fields.split(' ').nth(19).unwrap().parse().unwrap()
 }
 
 /// The state letter of a process; nothing when there is none.
