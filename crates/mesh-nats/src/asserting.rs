@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use mesh_bus::{Asserted, BusError};
+use mesh_bus::{Asserted, BusError, Finding};
 use mesh_derive::{Plan, subject};
 use mesh_model::{ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
+use serde_json::Value;
 
 use crate::api::{Api, FoundConsumer, FoundStream};
 use crate::authority::{Authority, Loaded};
@@ -297,6 +298,18 @@ impl Memory {
             *had = has;
         }
         Ok(false)
+    }
+
+    /// Streams that soon take no further consumer.
+    pub(crate) fn nearly_full(&self) -> impl Iterator<Item = Finding> {
+        self.streams.iter().filter_map(|(name, declared)| {
+            let most = declared.get("max_consumers").and_then(Value::as_u64)?;
+            let has = self.counts.get(name).copied().unwrap_or(0);
+            (has * 10 >= most * 9).then(|| Finding {
+                warning: true,
+                text: format!("stream {name} has {has} of at most {most} consumers"),
+            })
+        })
     }
 }
 

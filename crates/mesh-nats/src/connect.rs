@@ -1,15 +1,17 @@
 //! Connecting as one principal: its inbox, its credential, and what the client would otherwise keep to itself.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use async_nats::connection::State;
+use async_nats::{Client, ClientError, ConnectErrorKind, ConnectOptions, Event, ServerError};
 use mesh_bus::{BusError, Link};
 use mesh_derive::subject::inbox_prefix;
 use mesh_model::Principal;
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
 use crate::denial::Denial;
 use crate::version::Version;
@@ -94,6 +96,7 @@ impl Connection {
             link: link_tx,
             connects: connects_tx,
             denials: denials.clone(),
+            warned: Mutex::new(Warned::default()),
         });
         let options = options(endpoint, credential, principal, dialling, observer)?;
         let client =
@@ -169,9 +172,9 @@ impl Connection {
 
     /// An error while the link is down: what is written then would wait in memory, and be sent when it is long stale.
     pub(crate) fn require_up(&self) -> Result<(), BusError> {
-        match *self.link.borrow() {
-            Link::Up => Ok(()),
-            Link::Down => Err(BusError::Away("not connected".to_owned())),
+        match self.client.connection_state() {
+            State::Connected => Ok(()),
+            State::Pending | State::Disconnected => Err(BusError::Away("not connected".to_owned())),
         }
     }
 
@@ -262,6 +265,14 @@ struct Observer {
     link: watch::Sender<Link>,
     connects: watch::Sender<u64>,
     denials: broadcast::Sender<Denial>,
+    warned: Mutex<Warned>,
+}
+
+/// When a refusal was last logged, and how many were not since: a server may refuse each of a thousand messages.
+#[derive(Default)]
+struct Warned {
+    last: Option<Instant>,
+    withheld: u64,
 }
 
 impl Observer {
@@ -275,6 +286,9 @@ impl Observer {
             Event::ServerError(ServerError::Other(text)) => self.denied(text),
             Event::ServerError(ServerError::AuthorizationViolation) => {
                 self.denied("authorization violation");
+            }
+            Event::ClientError(ClientError::Other(text)) if text.contains("authorization") => {
+                self.denied(text);
             }
             Event::SlowConsumer(_) => {
                 tracing::warn!(connection = %self.name, "messages were dropped: they came faster than they were read");
@@ -296,14 +310,21 @@ impl Observer {
         }
     }
 
-    /// Said once where somebody listens for it, who then speaks for it; the log is for the rest.
     fn denied(&self, text: &str) {
-        let denial = Denial::parse(text);
-        if self.denials.send(denial).is_err() {
-            tracing::warn!(connection = %self.name, error = text, "the server refuses something");
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if warned
+            .last
+            .is_none_or(|last| now.duration_since(last) >= WARN_EACH)
+        {
+            let withheld = std::mem::take(&mut warned.withheld);
+            warned.last = Some(now);
+            tracing::warn!(connection = %self.name, error = text, withheld, "the server refuses something");
         } else {
-            tracing::debug!(connection = %self.name, error = text, "the server refuses something");
+            warned.withheld += 1;
         }
+        // Nobody may be listening for it just now.
+        drop(self.denials.send(Denial::parse(text)));
     }
 }
 
@@ -326,6 +347,7 @@ fn scramble(seed: u64) -> u64 {
 }
 
 const CEILING_MILLIS: u64 = 8_000;
+const WARN_EACH: Duration = Duration::from_secs(10);
 const DENIALS_KEPT: usize = 64;
 const EVENT_WAIT: Duration = Duration::from_secs(2);
 /// A peer that is gone without a word is noticed after two of these.

@@ -44,7 +44,7 @@ pub struct ControllerSetup {
 #[derive(Debug)]
 pub struct NatsController {
     connection: Connection,
-    facts: BusFacts,
+    account: String,
     authority: Authority,
     replicas: u8,
     api: Arc<Api>,
@@ -77,10 +77,6 @@ impl NatsController {
             setup.dialling,
         )
         .await?;
-        let facts = BusFacts {
-            domain: connection.domain(),
-            account: setup.account,
-        };
         let heartbeats = connection
             .subscribe(subject::heartbeats().as_str(), None)
             .await?;
@@ -101,11 +97,11 @@ impl NatsController {
         });
         Ok(Self {
             taking: Mutex::new(Taking {
-                control: puller(Queue::Control, subject::control_stream(), &facts)?,
-                events: puller(Queue::Events, subject::events_stream(), &facts)?,
+                control: puller(Queue::Control, subject::control_stream())?,
+                events: puller(Queue::Events, subject::events_stream())?,
             }),
             connection,
-            facts,
+            account: setup.account,
             authority: setup.authority,
             replicas: setup.replicas,
             api,
@@ -176,11 +172,12 @@ impl NatsController {
         }
         let Taking { control, events } = taking;
         let follows = self.follows_events.load(Ordering::Relaxed);
+        let bus = self.facts();
         let mut taken = Vec::new();
         while taken.is_empty() && Instant::now() < until {
-            control.ask(&self.connection, max).await?;
+            control.ask(&self.connection, &bus, max).await?;
             if follows {
-                events.ask(&self.connection, max).await?;
+                events.ask(&self.connection, &bus, max).await?;
             }
             // A request that was turned down, or has fallen silent, is looked at again meanwhile.
             let look = until.min(Instant::now() + LOOK_AGAIN);
@@ -215,7 +212,10 @@ impl ControllerBus for NatsController {
     type Receipt = Receipt;
 
     fn facts(&self) -> BusFacts {
-        self.facts.clone()
+        BusFacts {
+            domain: self.connection.domain(),
+            account: self.account.clone(),
+        }
     }
 
     fn link(&self) -> watch::Receiver<Link> {
@@ -339,12 +339,14 @@ impl ControllerBus for NatsController {
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
         self.connection.require_up()?;
-        Ok(findings(&self.connection, &self.authority, self.replicas).await)
+        let mut found = findings(&self.connection, &self.authority, self.replicas).await;
+        found.extend(self.memory.lock().await.nearly_full());
+        Ok(found)
     }
 }
 
-fn puller(queue: Queue, stream: StreamName, facts: &BusFacts) -> Result<Puller, BusError> {
-    Ok(Puller::new(queue, consumer(stream)?, facts.clone()))
+fn puller(queue: Queue, stream: StreamName) -> Result<Puller, BusError> {
+    Ok(Puller::new(queue, consumer(stream)?))
 }
 
 /// The controller's own consumer of a stream.

@@ -39,11 +39,11 @@ struct Request {
 }
 
 impl Puller {
-    pub(crate) fn new(queue: Queue, consumer: ConsumerRef, bus: BusFacts) -> Self {
+    pub(crate) fn new(queue: Queue, consumer: ConsumerRef) -> Self {
         Self {
             queue,
             consumer,
-            bus,
+            bus: BusFacts::default(),
             request: None,
             not_before: Instant::now(),
             turned_down: None,
@@ -55,8 +55,10 @@ impl Puller {
     pub(crate) async fn ask(
         &mut self,
         connection: &Connection,
+        bus: &BusFacts,
         max: usize,
     ) -> Result<(), BusError> {
+        self.bus.clone_from(bus);
         let now = Instant::now();
         let connect = *connection.connects().borrow();
         let dead = |request: &Request| {

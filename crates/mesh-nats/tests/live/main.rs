@@ -7,3 +7,7 @@ mod support;
 mod bus;
 #[cfg(test)]
 mod managed;
+#[cfg(test)]
+mod module;
+#[cfg(test)]
+mod principals;

@@ -3,18 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mesh_bus::ControllerBus;
+use mesh_bus::{ControllerBus, Delivery, NodeBus, NodeEvent};
 use mesh_derive::render::nats_conf::{MESH_ACCOUNT, accounts, edge_users};
 use mesh_derive::{Bounds, Plan, derive};
 use mesh_model::{
     BoxPublicKey, BusFacts, InstanceRecord, InstanceRef, Manifest, ModuleName, NodeName,
-    NodeRecord, Placement, PublicKey, Records, Sealed, Selector, TokenRecord,
+    NodeRecord, Placement, PublicKey, Records, Restart, Run, Sealed, Selector, TokenRecord,
 };
 use mesh_nats::{
     Authority, ControllerSetup, Credential, Dialling, Endpoint, FirstAttempt, ManagedServer,
-    NatsController, NatsJoiner, NatsModule, NatsNode, ServerSpec, SyncPolicy, SysConnection,
+    NatsController, NatsJoiner, NatsModule, NatsNode, Receipt, ServerSpec, ServerState, SyncPolicy,
+    SysConnection,
 };
 use nkeys::{KeyPair, XKey};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Waits no longer than a test may take.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -30,7 +32,6 @@ pub(crate) async fn within<T>(secs: u64, what: impl Future<Output = T>) -> T {
 /// Where the server's program is; without it, the test says that it did not run.
 #[expect(
     clippy::disallowed_methods,
-    clippy::print_stderr,
     reason = "a live test is told where the server is, and says aloud that it did not run"
 )]
 pub(crate) fn server_dir() -> Option<PathBuf> {
@@ -236,9 +237,17 @@ impl Mesh {
             .await
             .unwrap()
     }
+}
 
-    pub(crate) async fn stop(self) {
-        self.server.stop(100).await;
+impl Drop for Mesh {
+    /// A server outlives its controller; this one need not outlive its test, however that ends.
+    fn drop(&mut self) {
+        let ServerState::Ready(ready) = self.server.state().borrow().clone() else {
+            return;
+        };
+        if let Some(pid) = Pid::from_raw(ready.pid) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 }
 
@@ -248,4 +257,61 @@ pub(crate) fn seed(key: &KeyPair) -> Credential {
 
 pub(crate) fn module(name: &str) -> ModuleName {
     name.parse().unwrap()
+}
+
+pub(crate) fn manifest(name: &str) -> Manifest {
+    Manifest {
+        module: module(name),
+        release: "1".to_owned(),
+        run: Run::Command {
+            program: "true".to_owned(),
+            args: Vec::new(),
+        },
+        after: [].into(),
+        env: [].into(),
+        restart: Restart::default(),
+        emits: [].into(),
+        follows: [].into(),
+        can_hold: [].into(),
+        sends_to: [].into(),
+    }
+}
+
+/// Takes until there is something.
+pub(crate) async fn take(controller: &NatsController) -> Delivery<Receipt> {
+    soon(async {
+        loop {
+            if let Some(delivery) = controller.take(1).await.unwrap().pop() {
+                return delivery;
+            }
+        }
+    })
+    .await
+}
+
+/// What the node hears next that is a declaration.
+pub(crate) async fn declared(node: &NatsNode) -> (Vec<u8>, Receipt) {
+    soon(async {
+        loop {
+            match node.next().await {
+                NodeEvent::Declared { body, receipt } => return (body, receipt),
+                NodeEvent::Denied(why) => panic!("{why}"),
+                NodeEvent::Idle | NodeEvent::Link(_) => {}
+            }
+        }
+    })
+    .await
+}
+
+pub(crate) async fn idle(node: &NatsNode) {
+    soon(async {
+        loop {
+            match node.next().await {
+                NodeEvent::Idle => return,
+                NodeEvent::Link(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
 }

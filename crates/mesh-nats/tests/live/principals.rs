@@ -1,0 +1,116 @@
+//! A node's and a joiner's side: what reaches them, and what they reach.
+
+use mesh_bus::{BusError, ControllerBus, JoinerBus, Link, NodeBus, NodeEvent, NodeSettlement};
+use mesh_derive::subject;
+
+use crate::support::{Mesh, declared, idle, soon, take};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_hears_its_declaration_and_reaches_no_api() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let (name, key) = mesh.add_node("n1");
+    let (other, other_key) = mesh.add_node("n2");
+    let controller = mesh.controller().await;
+    let node = mesh.node(&name, &key).await;
+    idle(&node).await;
+    controller.declare(&name, b"one".to_vec()).await.unwrap();
+    let (body, receipt) = declared(&node).await;
+    assert_eq!(body, b"one");
+    node.settle(&receipt, NodeSettlement::Working)
+        .await
+        .unwrap();
+    node.settle(&receipt, NodeSettlement::Done).await.unwrap();
+    idle(&node).await;
+    assert_eq!(
+        controller.declared(&name).await.unwrap(),
+        Some(b"one".to_vec())
+    );
+    assert_eq!(controller.declared(&other).await.unwrap(), None);
+
+    // Listening again, and on a new connection, brings nothing that was settled, and then the next.
+    node.listen_again().await.unwrap();
+    idle(&node).await;
+    node.reconnect().await.unwrap();
+    idle(&node).await;
+    controller.declare(&name, b"two".to_vec()).await.unwrap();
+    assert_eq!(declared(&node).await.0, b"two");
+
+    let rogue = mesh.bare(&other_key, "mesh.inbox.node.n2").await;
+    for subject in [
+        "$JS.API.INFO",
+        "$JS.API.STREAM.DELETE.NODES",
+        "mesh.node.n1.declare",
+        "mesh.deliver.node.n1",
+        "mesh.control.report.n1",
+    ] {
+        assert!(
+            rogue.request(subject, "".into()).await.is_err(),
+            "{subject}"
+        );
+    }
+    assert_eq!(node.dropped(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_is_heard_by_who_fills_it_and_by_nobody_else() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    mesh.bounds.control_per_subject = 3;
+    let (one, one_key) = mesh.add_node("n1");
+    let (two, two_key) = mesh.add_node("n2");
+    let _controller = mesh.controller().await;
+    let node = mesh.node(&one, &one_key).await;
+    for _ in 0..3 {
+        node.report(Vec::new()).await.unwrap();
+    }
+    let full = node.report(Vec::new()).await.unwrap_err();
+    assert!(matches!(full, BusError::Full(_)), "{full}");
+    let node = mesh.node(&two, &two_key).await;
+    node.report(Vec::new()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_user_disturbs_no_connection_and_a_removed_one_is_cut_off() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let (one, one_key) = mesh.add_node("n1");
+    let controller = mesh.controller().await;
+    let node = mesh.node(&one, &one_key).await;
+    idle(&node).await;
+
+    let (two, two_key) = mesh.add_node("n2");
+    let asserted = controller.assert(&mesh.plan()).await.unwrap();
+    assert_eq!(asserted.written, ["consumer NODES/n2: made", "users: 2"]);
+    let second = mesh.node(&two, &two_key).await;
+    controller.declare(&one, b"one".to_vec()).await.unwrap();
+    controller.declare(&two, b"two".to_vec()).await.unwrap();
+    assert_eq!(declared(&second).await.0, b"two");
+    let heard = soon(node.next()).await;
+    assert!(matches!(heard, NodeEvent::Declared { .. }), "{heard:?}");
+
+    mesh.records.nodes.remove(&one);
+    controller.assert(&mesh.plan()).await.unwrap();
+    soon(async { while !matches!(node.next().await, NodeEvent::Link(Link::Down)) {} }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_joiner_asks_and_hears_the_answer() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let key = mesh.add_token("t1");
+    let controller = mesh.controller().await;
+    let joiner = mesh.joiner("t1", &key).await;
+    joiner.ask(b"please".to_vec()).await.unwrap();
+    let request = take(&controller).await;
+    assert_eq!(request.subject, subject::enrol(&"t1".parse().unwrap()));
+    controller
+        .answer(&joiner.answer_address(), b"welcome".to_vec())
+        .await
+        .unwrap();
+    assert_eq!(soon(joiner.answer()).await.unwrap(), b"welcome");
+}
