@@ -151,8 +151,16 @@ fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> O
     live.then_some(Need::Nats)
 }
 
+/// The source of a test target: one file, or all in the folder of a `main.rs`.
 fn read(path: &Path) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_default()
+    let path = root().join(path);
+    let folder = path.parent().filter(|_| path.ends_with("main.rs"));
+    let Some(folder) = folder.and_then(|folder| std::fs::read_dir(folder).ok()) else {
+        return std::fs::read_to_string(path).unwrap_or_default();
+    };
+    folder
+        .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -205,6 +213,16 @@ mod tests {
             targets(Some(Bus::Nats), false),
             [of("live-tests", &["enrolment"]), of_nats],
         );
+    }
+
+    #[test]
+    fn the_source_of_a_target_in_a_folder_is_all_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("main.rs", "mod server;"), ("server.rs", "MESH_TEST_NATS")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        assert!(read(&folder.path().join("main.rs")).contains("MESH_TEST_NATS"));
+        assert_eq!(read(&folder.path().join("nothing.rs")), "");
     }
 
     #[test]
