@@ -16,6 +16,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mesh-bus", 2),
     ("mesh-auth", 3),
     ("mesh-files", 3),
+    ("mesh-host", 3),
     ("mesh-module", 3),
     ("mesh-nats", 3),
     ("mesh-runtime", 3),
