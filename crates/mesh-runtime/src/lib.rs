@@ -1,6 +1,6 @@
 //! Carries out a plan on a host.
 //!
-//! What is to happen is worked out by [`plan`], a function of values; a [`Runtime`] makes it so. The processes it starts
+//! What is to happen is worked out by [`plan()`], a function of values; a [`Runtime`] makes it so. The processes it starts
 //! belong to the host, not to the agent: they go on when the agent ends, however it ends, and the next one adopts them.
 //!
 //! Needs Linux: who a process is, is read from `/proc`.

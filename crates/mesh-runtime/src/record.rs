@@ -28,7 +28,7 @@ pub(crate) enum Phase {
     Starting { mark: String },
     /// This is its process.
     Running(Identity),
-    /// Its process is gone: nothing to look for, and the host was told so or has started anew since.
+    /// It ran before the host was started anew: its process is gone, and there is none to look for.
     Gone,
     /// It ended and is not to be started again.
     Ended { reason: String },
