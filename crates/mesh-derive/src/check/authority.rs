@@ -12,13 +12,36 @@ use crate::subject;
 impl Plan {
     pub(super) fn check_grants(&self, found: &mut Vec<Mismatch>) {
         for (principal, grant) in &self.grants {
-            self.check_grant(principal, grant, found);
+            self.check_grant(principal, &self.entries(principal, grant), found);
         }
     }
 
-    fn check_grant(&self, principal: &Principal, grant: &Grant, found: &mut Vec<Mismatch>) {
+    /// The entries to look at: of an instance those its module has not, since a mesh has a hundred instances of one.
+    fn entries<'a>(&'a self, principal: &Principal, grant: &'a Grant) -> Entries<'a> {
+        let module = match principal {
+            Principal::Instance(of) => self.grants.get(&Principal::Module(of.module.clone())),
+            _ => None,
+        };
+        let of_module = |filter: &Filter| {
+            module.is_some_and(|module| subscriptions(module).any(|has| has == filter))
+        };
+        Entries {
+            publish: grant
+                .publish
+                .iter()
+                .filter(|filter| module.is_none_or(|module| !module.publish.contains(*filter)))
+                .collect(),
+            subscribe: subscriptions(grant)
+                .filter(|filter| !of_module(filter))
+                .collect(),
+        }
+    }
+
+    fn check_grant(&self, principal: &Principal, entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
+        let subscribe = || entries.subscribe.iter().copied();
+        let publish = || entries.publish.iter().copied();
         let ends_in_star = |filter: &&Filter| filter.tokens().last() == Some("*");
-        for filter in subscriptions(grant).filter(ends_in_star) {
+        for filter in subscribe().filter(ends_in_star) {
             found.push(Mismatch::SubscribeEndsInStar {
                 principal: principal.clone(),
                 filter: filter.clone(),
@@ -29,15 +52,15 @@ impl Plan {
         }
         let carried = |filter: &&Filter| !self.accounts.carries_to_mesh(filter);
         let heard = |filter: &&Filter| !self.accounts.carries_to_edge(filter);
-        let nowhere = grant.publish.iter().filter(carried);
-        for filter in nowhere.chain(subscriptions(grant).filter(heard)) {
+        let nowhere = publish().filter(carried);
+        for filter in nowhere.chain(subscribe().filter(heard)) {
             found.push(Mismatch::NoPath {
                 principal: principal.clone(),
                 filter: filter.clone(),
             });
         }
         let [api, system, ..] = server_subjects();
-        for filter in grant.publish.iter().chain(subscriptions(grant)) {
+        for filter in publish().chain(subscribe()) {
             if filter.overlaps(&api) || filter.overlaps(&system) {
                 found.push(Mismatch::ReachesServer {
                     principal: principal.clone(),
@@ -70,7 +93,8 @@ impl Plan {
         let acks = Meetings::new(acks.iter().map(|(filter, spec)| (filter, *spec)));
         let inboxes = Meetings::new(inboxes.iter().map(|(filter, of)| (filter, *of)));
         for (principal, grant) in &self.grants {
-            for by in &grant.publish {
+            let entries = self.entries(principal, grant);
+            for by in entries.publish {
                 publishes_anothers(principal, by, &delivers, &acks, found);
                 found.extend(
                     inboxes
@@ -84,7 +108,7 @@ impl Plan {
                         }),
                 );
             }
-            for by in subscriptions(grant) {
+            for by in entries.subscribe {
                 let mut hears = |met: &Filter, of: String| {
                     found.push(Mismatch::HearsAnothers {
                         principal: principal.clone(),
@@ -122,6 +146,12 @@ impl Plan {
             }
         }
     }
+}
+
+/// Both sides of a grant, in a group or not.
+struct Entries<'a> {
+    publish: Vec<&'a Filter>,
+    subscribe: Vec<&'a Filter>,
 }
 
 fn publishes_anothers(

@@ -1,17 +1,18 @@
 //! Finds what meets a filter among many without asking each: a mesh of ten thousand nodes has fifty thousand entries.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use mesh_model::Filter;
 
 /// Filters, each with what it stands for, by the literal tokens they begin with.
 pub(super) struct Meetings<'a, T> {
-    by_head: BTreeMap<String, Vec<(&'a Filter, T)>>,
+    by_head: BTreeMap<&'a str, Vec<(&'a Filter, T)>>,
 }
 
 impl<'a, T> Meetings<'a, T> {
     pub(super) fn new(entries: impl IntoIterator<Item = (&'a Filter, T)>) -> Self {
-        let mut by_head: BTreeMap<String, Vec<(&'a Filter, T)>> = BTreeMap::new();
+        let mut by_head: BTreeMap<&str, Vec<(&Filter, T)>> = BTreeMap::new();
         for (filter, of) in entries {
             by_head.entry(head(filter)).or_default().push((filter, of));
         }
@@ -19,42 +20,47 @@ impl<'a, T> Meetings<'a, T> {
     }
 
     /// Every entry that some subject passes together with `filter`.
-    pub(super) fn with<'s>(
-        &'s self,
-        filter: &'s Filter,
-    ) -> impl Iterator<Item = (&'a Filter, &'s T)> {
+    pub(super) fn with(
+        &self,
+        filter: &Filter,
+    ) -> impl Iterator<Item = (&'a Filter, &T)> + use<'_, 'a, T> {
         let head = head(filter);
-        let mut above = vec![String::new()];
-        let mut so_far = String::new();
-        for token in head.split('.').filter(|token| !token.is_empty()) {
-            if !so_far.is_empty() {
-                so_far.push('.');
-            }
-            so_far.push_str(token);
-            above.push(so_far.clone());
-        }
-        // Whatever begins with the head and a dot; '/' is the byte after '.'.
-        let below = if head.is_empty() {
-            self.by_head.range("\0".to_owned()..)
+        let above = head
+            .match_indices('.')
+            .filter_map(|(dot, _)| head.get(..dot))
+            .chain((!head.is_empty()).then_some(""))
+            .chain([head])
+            .filter_map(|head| self.by_head.get(head));
+        // Whatever begins with the head and a dot, or with anything.
+        let first = if head.is_empty() {
+            "\0".to_owned()
         } else {
-            self.by_head.range(format!("{head}.")..format!("{head}/"))
+            format!("{head}.")
         };
-        above
-            .into_iter()
-            .filter_map(|head| self.by_head.get(&head))
-            .chain(below.map(|(_, entries)| entries))
+        let below = self
+            .by_head
+            .range::<str, _>((Bound::Included(first.as_str()), Bound::Unbounded))
+            .take_while(|(begins, _)| head.is_empty() || begins.starts_with(&first))
+            .map(|(_, entries)| entries);
+        let met: Vec<(&'a Filter, &T)> = above
+            .chain(below)
             .flatten()
             .filter(|(met, _)| met.overlaps(filter))
             .map(|(met, of)| (*met, of))
+            .collect();
+        met.into_iter()
     }
 }
 
-fn head(filter: &Filter) -> String {
-    let literal: Vec<&str> = filter
+/// What a filter begins with before its first wildcard, without the dot between.
+fn head(filter: &Filter) -> &str {
+    let text = filter.as_str();
+    let literal = filter
         .tokens()
         .take_while(|token| !matches!(*token, "*" | ">"))
-        .collect();
-    literal.join(".")
+        .map(|token| token.len() + 1)
+        .sum::<usize>();
+    text.get(..literal.saturating_sub(1)).unwrap_or(text)
 }
 
 #[cfg(test)]
