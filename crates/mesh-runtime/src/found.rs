@@ -60,9 +60,10 @@ impl Found {
         };
         // The agent ended between starting it and writing down which process it is.
         if let Phase::Starting { mark } = &record.phase
-            && let Some((_, process)) = marked.iter().find(|(found, _)| found == mark)
+            && let Some(process) =
+                bearer(marked, mark).or_else(|| bearer(&proc::marked(mark), mark))
         {
-            record.phase = Phase::Running(*process);
+            record.phase = Phase::Running(process);
             host.write(&record)?;
         }
         Ok(Some(Self::Known(Box::new(record))))
@@ -133,4 +134,10 @@ impl Found {
             (_, Standing::Lost) => idle(ModuleState::Backoff, Ending::Unknown.to_string()),
         }
     }
+}
+
+/// The process with this mark. Who finds none looks twice: one that is just becoming another program shows no mark.
+fn bearer(marked: &[(String, Identity)], mark: &str) -> Option<Identity> {
+    let (_, process) = marked.iter().find(|(found, _)| found == mark)?;
+    Some(*process)
 }

@@ -50,8 +50,11 @@ impl Drop for TestHost {
         let Ok(id) = fs::read_to_string(self.dir().join("runtime.id")) else {
             return;
         };
-        for pid in marked(&format!("MESH_INSTANCE={id}/")) {
-            let _ = kill_process(pid, Signal::KILL);
+        // Again, because one that is just becoming another program shows no mark.
+        for _ in 0..3 {
+            for pid in marked(&format!("MESH_INSTANCE={id}/")) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
     }
 }
