@@ -2,7 +2,7 @@
 
 mod outbox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mesh_model::{
@@ -11,6 +11,7 @@ use mesh_model::{
 };
 
 use crate::message::NodeSettlement;
+use crate::pause::{due, passed};
 use outbox::Outbox;
 
 /// What an agent is told when it starts.
@@ -61,6 +62,10 @@ pub struct Remembered {
     pub unsent: Vec<Report>,
 }
 
+/// Deliveries of one declaration that are settled together; one that came before so many others is no longer the one the
+/// bus waits for.
+const COPIES: usize = 8;
+
 /// One declaration in hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InHand(pub u64);
@@ -93,8 +98,9 @@ pub struct Agent {
     settings: AgentSettings,
     /// The newest declaration, and how far it has got.
     current: Option<Current>,
-    /// The declaration message that is not settled yet.
-    in_hand: Option<InHand>,
+    /// The messages that said so and are not settled yet, newest last: one may be delivered again while it is worked on,
+    /// and to settle the first is to settle the second.
+    in_hand: VecDeque<InHand>,
     states: BTreeMap<ModuleName, ModuleReport>,
     /// States differ from what was last reported.
     dirty: bool,
@@ -148,15 +154,16 @@ impl Agent {
             .iter()
             .map(|current| AgentEffect::CarryOut(current.declaration.clone()))
             .collect();
+        let retry = settings.retry;
         let agent = Self {
             settings,
             current,
-            in_hand: None,
+            in_hand: VecDeque::new(),
             states: BTreeMap::new(),
             dirty: false,
             last: None,
             reported_at: Timestamp::default(),
-            outbox: Outbox::new(remembered.seq, remembered.unsent),
+            outbox: Outbox::new(remembered.seq, remembered.unsent, retry),
             ear: Ear {
                 up: false,
                 heard: now,
@@ -191,16 +198,14 @@ impl Agent {
             effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Done));
             return effects;
         }
-        if let Some(before) = self.in_hand.replace(in_hand) {
-            effects.push(AgentEffect::Settle(before, NodeSettlement::Done));
-        }
+        self.in_hand.push_back(in_hand);
         self.progress_at = now;
         if newest == Some(declaration.generation) {
-            if self.is_applied() {
-                self.report_again(now, &mut effects);
-            }
+            self.settle_down_to(COPIES, &mut effects);
+            self.report_again(now, &mut effects);
             return effects;
         }
+        self.settle_down_to(1, &mut effects);
         self.current = Some(Current {
             declaration,
             stage: Stage::Unkept(now),
@@ -231,7 +236,7 @@ impl Agent {
             Err(why) => {
                 current.stage = Stage::Unkept(retry);
                 let reason = format!("the declaration cannot be kept on disk: {why}");
-                self.report(Outcome::Failed { reason }, now, &mut effects);
+                self.report_failure(reason, now, &mut effects);
             }
         }
         effects
@@ -261,14 +266,7 @@ impl Agent {
             }
             Err(reason) => {
                 current.stage = Stage::Again(retry);
-                let outcome = Outcome::Failed { reason };
-                if self
-                    .last
-                    .as_ref()
-                    .is_none_or(|last| last.outcome != outcome)
-                {
-                    self.report(outcome, now, &mut effects);
-                }
+                self.report_failure(reason, now, &mut effects);
             }
         }
         effects
@@ -300,12 +298,12 @@ impl Agent {
         match result {
             Ok(()) => {
                 self.outbox.sent(seq);
-                effects.push(AgentEffect::Keep(self.remembered()));
+                self.keep_reports(&mut effects);
                 self.send(now, &mut effects);
                 self.settle(&mut effects);
             }
             Err(why) => {
-                if self.outbox.failed(seq, now.plus(self.settings.retry)) {
+                if self.outbox.failed(seq, now) {
                     let what = format!("report {seq} is kept until the bus takes it: {why}");
                     effects.push(AgentEffect::Note(what));
                 }
@@ -350,7 +348,7 @@ impl Agent {
         self.keep_declaration(now, &mut effects);
         if let Some(current) = &mut self.current
             && let Stage::Again(at) = current.stage
-            && now >= at
+            && due(at, now, self.settings.retry)
         {
             current.stage = Stage::CarryingOut;
             let declaration = current.declaration.clone();
@@ -395,14 +393,14 @@ impl Agent {
     fn keep_declaration(&self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
         let Some(current) = &self.current else { return };
         if let Stage::Unkept(at) = current.stage
-            && now >= at
+            && due(at, now, self.settings.retry)
         {
             effects.push(AgentEffect::Keep(self.remembered()));
         }
     }
 
     fn report_changes(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        let due = now.since(self.reported_at) >= self.settings.pause;
+        let due = passed(self.reported_at, now, self.settings.pause);
         if self.dirty && due && self.is_applied() {
             let outcome = outcome(&self.states);
             self.report(outcome, now, effects);
@@ -418,20 +416,39 @@ impl Agent {
         self.last = Some(report);
         self.dirty = false;
         self.reported_at = now;
-        // A declaration that is not on disk must not get there by way of a report.
-        if !matches!(current.stage, Stage::Unkept(_)) {
-            effects.push(AgentEffect::Keep(self.remembered()));
-        }
+        self.keep_reports(effects);
         self.send(now, effects);
     }
 
+    /// Says once that a declaration cannot be carried out, however often that is tried.
+    fn report_failure(&mut self, reason: String, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        let outcome = Outcome::Failed { reason };
+        if self.answer().is_none_or(|last| last.outcome != outcome) {
+            self.report(outcome, now, effects);
+        }
+    }
+
+    /// What was last said about the newest declaration.
+    fn answer(&self) -> Option<&Report> {
+        let generation = self.declaration()?.generation;
+        let last = self.last.as_ref()?;
+        (last.id.generation == generation).then_some(last)
+    }
+
+    /// The newest declaration came again: what was said about it may have been let go.
     fn report_again(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        match self.last.clone() {
-            Some(last) => {
-                self.outbox.again(last);
-                self.send(now, effects);
-            }
-            None => self.report(outcome(&self.states), now, effects),
+        if let Some(last) = self.answer().cloned() {
+            self.outbox.again(last);
+            self.send(now, effects);
+        }
+    }
+
+    /// Keeps what is to be sent. A declaration that is not on disk does not get there by way of a report, and a disk that
+    /// takes none is not asked again for every report that says so.
+    fn keep_reports(&self, effects: &mut Vec<AgentEffect>) {
+        let kept = |current: &Current| !matches!(current.stage, Stage::Unkept(_));
+        if self.current.as_ref().is_none_or(kept) {
+            effects.push(AgentEffect::Keep(self.remembered()));
         }
     }
 
@@ -443,20 +460,24 @@ impl Agent {
 
     /// Settles the declaration once everything said about it is on the bus.
     fn settle(&mut self, effects: &mut Vec<AgentEffect>) {
-        if self.outbox.is_empty()
-            && self.is_applied()
-            && let Some(in_hand) = self.in_hand.take()
-        {
-            effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Done));
+        if self.outbox.is_empty() && self.is_applied() {
+            self.settle_down_to(0, effects);
         }
     }
 
+    /// Settles all but the newest messages in hand.
+    fn settle_down_to(&mut self, rest: usize, effects: &mut Vec<AgentEffect>) {
+        let surplus = self.in_hand.len().saturating_sub(rest);
+        let settled = self.in_hand.drain(..surplus);
+        effects.extend(settled.map(|it| AgentEffect::Settle(it, NodeSettlement::Done)));
+    }
+
     fn show_progress(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        if let Some(in_hand) = self.in_hand
-            && now.since(self.progress_at) >= self.settings.progress
+        if let Some(in_hand) = self.in_hand.back()
+            && passed(self.progress_at, now, self.settings.progress)
         {
             self.progress_at = now;
-            effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Working));
+            effects.push(AgentEffect::Settle(*in_hand, NodeSettlement::Working));
         }
     }
 
@@ -471,7 +492,10 @@ impl Agent {
         if !self.ear.up {
             return;
         }
-        if self.ear.denied.is_some_and(|at| now >= at) {
+        // A clock that was set back makes no silence out of what was heard, and hides none that follows.
+        self.ear.heard = self.ear.heard.min(now);
+        let retry = self.settings.retry;
+        if self.ear.denied.is_some_and(|at| due(at, now, retry)) {
             self.ear.denied = None;
             effects.push(AgentEffect::ListenAgain);
         }
@@ -500,7 +524,8 @@ impl Agent {
     }
 
     fn beat(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        if !self.ear.up || now < self.heartbeat_at {
+        let due = due(self.heartbeat_at, now, self.settings.heartbeat);
+        if !self.ear.up || !due {
             return;
         }
         self.heartbeat_at = now.plus(self.settings.heartbeat);

@@ -186,7 +186,12 @@ fn assign(
             })?;
     }
     let assigned = holder.cloned();
-    records.seats.insert(seat.clone(), SeatRecord { assigned });
+    if declared.seats.get(seat) == Some(&assigned) {
+        // What the files say anyway overrides nothing.
+        records.seats.remove(seat);
+    } else {
+        records.seats.insert(seat.clone(), SeatRecord { assigned });
+    }
     Ok(match holder {
         Some(module) => format!("assign seat {seat} to {module}"),
         None => format!("release seat {seat}"),

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::effect::{Effect, Note, StoreRefusal, Ticket};
 use crate::fact::Kept;
 use crate::message::MessageKey;
+use crate::pause::due;
 use crate::placement::Mint;
 use lane::Lane;
 use outward::{Assertion, Undeclared};
@@ -83,12 +84,22 @@ pub struct Controller<M> {
     window: Window<MessageKey>,
     in_hand: BTreeSet<MessageKey>,
     in_store: BTreeMap<MessageKey, Report>,
-    parking: BTreeMap<MessageKey, String>,
+    parking: BTreeMap<MessageKey, Parking>,
     lane: Lane,
     assertion: Assertion,
     undeclared: BTreeMap<NodeName, Undeclared>,
     store: StoreState,
+    /// A new incarnation is to be begun, and is not known to be on disk: nothing else is changed before it is.
+    beginning: bool,
     tally: Tally,
+}
+
+/// A message whose copy is being kept.
+#[derive(Debug)]
+struct Parking {
+    why: String,
+    /// When its window had opened, in milliseconds, if the bound is why it is let go.
+    opened: Option<u64>,
 }
 
 /// What a node's heartbeats tell.
@@ -162,15 +173,17 @@ impl<M: Mint> Controller<M> {
             assertion: Assertion::default(),
             undeclared: BTreeMap::new(),
             store: StoreState::Up,
+            beginning: fresh || start == Start::Restored,
             tally: Tally::default(),
         };
         controller.take_reports(kept.reports);
         controller.doubt_every_declaration();
-        let effects = if fresh || start == Start::Restored {
-            controller.begin_incarnation(now)
+        let mut effects = Vec::new();
+        if controller.beginning {
+            controller.begin_incarnation(now, &mut effects);
         } else {
-            controller.want_assertion(now)
-        };
+            effects = controller.want_assertion(now);
+        }
         (controller, effects)
     }
 
@@ -196,11 +209,11 @@ impl<M: Mint> Controller<M> {
             }
             (Ticket::Records, Ok(())) => self.change_taken(now, &mut effects),
             (Ticket::Records, Err(StoreRefusal::Never(why))) => {
-                self.change_refused(&why, now, &mut effects);
+                self.change_impossible(why, now, &mut effects);
             }
             (Ticket::Records, Err(StoreRefusal::Later(why))) => {
                 self.store_fails(&why, now, &mut effects);
-                self.change_refused(&why, now, &mut effects);
+                self.change_in_doubt(&why, now, &mut effects);
             }
         }
         effects
@@ -222,10 +235,23 @@ impl<M: Mint> Controller<M> {
                 };
             }
             Ok(kept) => {
+                let taken = self.records.revision;
+                let found = kept.as_ref().map(|kept| kept.records.revision);
+                if taken > found.unwrap_or_default() {
+                    let found = found.map_or_else(|| "nothing".to_owned(), |it| it.to_string());
+                    effects.push(Effect::Stop(format!(
+                        "the store had taken revision {taken} and, opened anew, holds {found}; restore a backup"
+                    )));
+                    return effects;
+                }
                 self.store = StoreState::Up;
                 effects.push(Effect::Note(Note::StoreUp));
                 if let Some(kept) = kept {
                     self.adopt(kept);
+                }
+                if self.beginning {
+                    self.begin_incarnation(now, &mut effects);
+                    return effects;
                 }
                 effects.extend(self.want_assertion(now));
                 self.advance(now, &mut effects);
@@ -238,7 +264,7 @@ impl<M: Mint> Controller<M> {
     pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         if let StoreState::Down { again: Some(again) } = self.store
-            && now >= again
+            && due(again, now, self.settings.retry)
         {
             self.store = StoreState::Down { again: None };
             effects.push(Effect::Reopen);
@@ -265,12 +291,15 @@ impl<M: Mint> Controller<M> {
         self.declarations = kept.declarations;
         self.reports.clear();
         self.take_reports(kept.reports);
+        self.records_changed();
         self.doubt_every_declaration();
     }
 
     fn take_reports(&mut self, reports: BTreeMap<NodeName, Vec<Report>>) {
         for (node, reports) in reports {
-            self.reports.insert(node, reports.into());
+            if self.records.nodes.contains_key(&node) {
+                self.reports.insert(node, reports.into());
+            }
         }
     }
 
@@ -301,7 +330,7 @@ impl<M: Mint> Controller<M> {
 
     /// Whether the bus is what follows from the records and every node was told.
     pub fn is_settled(&self) -> bool {
-        self.assertion.is_current() && self.undeclared.is_empty() && self.lane.is_empty()
+        self.bus_is_current() && self.undeclared.is_empty() && self.lane.is_empty()
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {
@@ -321,7 +350,7 @@ impl<M: Mint> Controller<M> {
     }
 
     pub(crate) fn bus_is_current(&self) -> bool {
-        self.assertion.is_current()
+        !self.beginning && self.assertion.is_current()
     }
 
     /// The releases modules announced since the controller started.

@@ -2,8 +2,8 @@
 
 use mesh_derive::subject;
 use mesh_model::{
-    Enrolment, EnrolmentRefusal, Filter, NodeName, NodeRecord, Principal, Records, Spent,
-    Timestamp, TokenId,
+    Enrolment, EnrolmentRefusal, Filter, NodeName, NodeRecord, Principal, PublicKey, Records,
+    Spent, Timestamp, TokenId,
 };
 
 use crate::placement::{Mint, MintError, settle_instances};
@@ -131,13 +131,18 @@ fn admissible(
         (Some(node), _) | (None, Some(node)) => node.clone(),
         (None, None) => return Err(EnrolmentRefusal::NoName),
     };
-    let taken = records.nodes.contains_key(&node) && !record.rejoin;
-    let key_taken = records
-        .nodes
-        .iter()
-        .any(|(other, r)| *other != node && r.key == request.key);
-    if taken || key_taken {
+    let replaces = record.rejoin && record.node.as_ref() == Some(&node);
+    let taken = records.nodes.contains_key(&node) && !replaces;
+    if taken || is_anothers(records, &request.key, &node) {
         return Err(EnrolmentRefusal::NameTaken { node });
     }
     Ok(Admissible::New(node))
+}
+
+/// Whether a key is somebody's already: on the bus a key is who it is, so two principals with one are one.
+fn is_anothers(records: &Records, key: &PublicKey, node: &NodeName) -> bool {
+    let mut nodes = records.nodes.iter();
+    nodes.any(|(other, record)| other != node && record.key == *key)
+        || records.tokens.values().any(|token| token.key == *key)
+        || records.instances.values().any(|of| of.key == *key)
 }

@@ -10,6 +10,7 @@ mod effect;
 mod enrolment;
 mod fact;
 mod message;
+mod pause;
 mod placement;
 mod preview;
 mod status;

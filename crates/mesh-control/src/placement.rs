@@ -97,10 +97,12 @@ fn placed(records: &Records) -> BTreeSet<InstanceRef> {
 }
 
 /// The declarations that differ from those before, each at its next generation. A node that was never told anything is
-/// told that it runs nothing: its silence would look like a lost node.
+/// told that it runs nothing: its silence would look like a lost node. `joined` is told in any case: another host may
+/// stand behind the name, and what the one before said is not about it.
 pub(crate) fn declarations(
     records: &Records,
     before: &BTreeMap<NodeName, Declaration>,
+    joined: Option<&NodeName>,
 ) -> Vec<Declaration> {
     let mut of_node: BTreeMap<&NodeName, Vec<Workload>> = BTreeMap::new();
     for (instance, credential) in &records.instances {
@@ -115,17 +117,32 @@ pub(crate) fn declarations(
         .filter_map(|node| {
             let workloads = of_node.remove(node).unwrap_or_default();
             let last = before.get(node);
-            let generation = last.map_or_else(Generation::default, |last| last.generation);
             let current = last.is_some_and(|last| {
-                last.workloads == workloads && generation.incarnation >= records.incarnation
+                last.workloads == workloads
+                    && last.generation.incarnation >= records.incarnation
+                    && joined != Some(node)
             });
+            let generation = last.map_or_else(
+                || first(records),
+                |last| last.generation.next(records.incarnation),
+            );
             (!current).then(|| Declaration {
                 node: node.clone(),
-                generation: generation.next(records.incarnation),
+                generation,
                 workloads,
             })
         })
         .collect()
+}
+
+/// The first generation of a node. A node of that name may have been removed in this incarnation, and whoever remembers
+/// what it was told must find this newer: every declaration is made by a change of its own, so that no counter passes
+/// the revision.
+fn first(records: &Records) -> Generation {
+    Generation {
+        incarnation: records.incarnation,
+        counter: records.revision.0,
+    }
 }
 
 fn workload(manifest: &Manifest, credential: &InstanceRecord) -> Workload {

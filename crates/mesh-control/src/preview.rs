@@ -41,7 +41,7 @@ impl<M: Mint> Controller<M> {
         let (next, _) = amend(records, &command, &mut Placeholder(0))?;
         self.sound(&next)?;
         let bounds = self.bounds();
-        let told = declarations(&next, self.declarations());
+        let told = declarations(&next, self.declarations(), None);
         Ok(Preview {
             revision: records.revision,
             declared: differences(&records.declared, declared),

@@ -132,7 +132,7 @@ pub struct WindowStatus {
 }
 
 /// Milliseconds after which a node that is not heard is lost.
-const LOST_AFTER: u64 = 30_000;
+pub(crate) const LOST_AFTER: u64 = 30_000;
 
 impl<M: Mint> Controller<M> {
     /// Everything there is to see.

@@ -6,6 +6,8 @@ use mesh_model::{
     Generation, ModuleName, ModuleReport, NodeName, Outcome, Report, ReportId, Seq, Timestamp,
 };
 
+use crate::pause::due;
+
 /// Reports kept; each holds the node's whole state, so the newest ones say everything.
 const ROOM: usize = 16;
 
@@ -15,15 +17,18 @@ pub(super) struct Outbox {
     unsent: VecDeque<Report>,
     sending: Option<Seq>,
     again: Option<Timestamp>,
+    /// Milliseconds between two attempts.
+    retry: u64,
 }
 
 impl Outbox {
-    pub(super) fn new(seq: Seq, unsent: Vec<Report>) -> Self {
+    pub(super) fn new(seq: Seq, unsent: Vec<Report>, retry: u64) -> Self {
         Self {
             seq,
             unsent: unsent.into(),
             sending: None,
             again: None,
+            retry,
         }
     }
 
@@ -81,7 +86,7 @@ impl Outbox {
 
     /// The next to send, unless one is on its way or it is too early.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Report> {
-        let due = self.again.is_none_or(|again| now >= again);
+        let due = self.again.is_none_or(|again| due(again, now, self.retry));
         if self.sending.is_some() || !due {
             return None;
         }
@@ -99,11 +104,11 @@ impl Outbox {
     }
 
     /// Answers whether this is the first failure in a row, which is worth a line.
-    pub(super) fn failed(&mut self, seq: Seq, again: Timestamp) -> bool {
+    pub(super) fn failed(&mut self, seq: Seq, now: Timestamp) -> bool {
         if self.sending == Some(seq) {
             self.sending = None;
         }
-        self.again.replace(again).is_none()
+        self.again.replace(now.plus(self.retry)).is_none()
     }
 
     pub(super) fn retry_now(&mut self) {

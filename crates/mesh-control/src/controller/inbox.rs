@@ -1,13 +1,16 @@
 //! Messages: heard, recorded, settled; held while the store does not take them, and let go in the end.
 
-use mesh_model::{Heartbeat, InstanceRef, Report, Timestamp};
+use std::collections::BTreeSet;
+
+use mesh_model::{Generation, Heartbeat, InstanceRef, Report, ReportId, Seq, Timestamp};
 use mesh_window::Verdict;
 
-use super::{Controller, Presence, StoreState};
+use super::{Controller, Parking, Presence, StoreState};
 use crate::effect::{Effect, Note, Ticket};
 use crate::fact::{Change, Fact, FactKey};
 use crate::message::{Announcement, Message, MessageKey, Settlement};
 use crate::placement::Mint;
+use crate::status::LOST_AFTER;
 
 impl<M: Mint> Controller<M> {
     /// A message was taken from a queue. One that is already being worked on is not begun again: it came a second time
@@ -30,7 +33,7 @@ impl<M: Mint> Controller<M> {
                 if self.records.instances.contains_key(&instance) {
                     self.announced.insert(instance, release);
                 }
-                self.settle(key, Settlement::Done, &mut effects);
+                self.finish(key, now, &mut effects);
             }
             Message::Enrolment(token, request) => {
                 if self.store_is_up() {
@@ -63,22 +66,17 @@ impl<M: Mint> Controller<M> {
         let Some(declared) = self.declarations.get(&report.id.node) else {
             let what = format!("report {} of a node that is none", report.id);
             effects.push(Effect::Note(Note::Ignored(what)));
-            return self.settle(key, Settlement::Done, effects);
+            return self.finish(key, now, effects);
         };
         if report.id.generation != declared.generation {
             self.tally.superseded += 1;
             let what = format!("report {}: declared is {}", report.id, declared.generation);
             effects.push(Effect::Note(Note::Ignored(what)));
-            self.note_taken(key, now, effects);
-            return self.settle(key, Settlement::Done, effects);
+            return self.finish(key, now, effects);
         }
-        let known = self.newest_report(&report.id.node).is_some_and(|newest| {
-            newest.id.generation == report.id.generation && newest.id.seq >= report.id.seq
-        });
-        if known {
+        if self.is_recorded(&report) {
             self.tally.repeated += 1;
-            self.note_taken(key, now, effects);
-            return self.settle(key, Settlement::Done, effects);
+            return self.finish(key, now, effects);
         }
         if !self.store_is_up() {
             return self.hold(key, STORE_IS_DOWN, now, effects);
@@ -91,15 +89,31 @@ impl<M: Mint> Controller<M> {
         });
     }
 
+    /// Whether this very report is kept, or was and had to make room. A newer one that is kept says nothing about it:
+    /// one that was held comes after those that were not.
+    fn is_recorded(&self, report: &Report) -> bool {
+        let Some(kept) = self.reports.get(&report.id.node) else {
+            return false;
+        };
+        let full = kept.len() >= self.settings.reports_kept;
+        let passed = kept
+            .front()
+            .is_some_and(|oldest| full && order(report) < order(oldest));
+        passed || kept.iter().rev().any(|other| other.id == report.id)
+    }
+
     /// Keeps a report, and no more of the node's than are kept.
     fn recording(&self, report: &Report) -> Vec<Change> {
+        let node = &report.id.node;
+        let kept = self.reports.get(node).into_iter().flatten();
+        // Those on their way to the store will be there before this one.
+        let ahead = self.in_store.values().filter(|r| r.id.node == *node);
+        let mut all: BTreeSet<&ReportId> = kept.chain(ahead).map(|r| &r.id).collect();
+        all.insert(&report.id);
+        let surplus = all.len().saturating_sub(self.settings.reports_kept.max(1));
+        let oldest = all.into_iter().filter(|id| **id != report.id).take(surplus);
         let mut changes = vec![Change::Put(Fact::Report(report.clone()))];
-        if let Some(kept) = self.reports.get(&report.id.node) {
-            let room = self.settings.reports_kept.saturating_sub(1);
-            let surplus = kept.len().saturating_sub(room);
-            let oldest = kept.iter().take(surplus);
-            changes.extend(oldest.map(|old| Change::Remove(FactKey::Report(old.id.clone()))));
-        }
+        changes.extend(oldest.map(|old| Change::Remove(FactKey::Report(old.clone()))));
         changes
     }
 
@@ -113,17 +127,30 @@ impl<M: Mint> Controller<M> {
             self.tally.recorded += 1;
             if self.records.nodes.contains_key(&report.id.node) {
                 let kept = self.reports.entry(report.id.node.clone()).or_default();
-                kept.push_back(report);
-                while kept.len() > self.settings.reports_kept {
+                let at = kept.partition_point(|other| order(other) < order(&report));
+                if kept.get(at).is_none_or(|other| other.id != report.id) {
+                    kept.insert(at, report);
+                }
+                while kept.len() > self.settings.reports_kept.max(1) {
                     kept.pop_front();
                 }
             }
         }
+        self.finish(key, now, effects);
+    }
+
+    /// A message is done with, and its window closed if it was held.
+    pub(super) fn finish(&mut self, key: MessageKey, now: Timestamp, effects: &mut Vec<Effect>) {
         self.note_taken(key, now, effects);
         self.settle(key, Settlement::Done, effects);
     }
 
-    fn note_taken(&mut self, key: MessageKey, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub(super) fn note_taken(
+        &mut self,
+        key: MessageKey,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(opened) = self.window.taken(&key) {
             let after = now.as_millis().saturating_sub(opened);
             effects.push(Effect::Note(Note::Taken { key, after }));
@@ -147,21 +174,29 @@ impl<M: Mint> Controller<M> {
             }
             Verdict::LetGo { held_for } => {
                 let why = format!("held for {} s: {why}", held_for.as_secs());
-                self.park(key, why, effects);
+                let held_for = u64::try_from(held_for.as_millis()).unwrap_or(u64::MAX);
+                let opened = Some(now.as_millis().saturating_sub(held_for));
+                self.begin_parking(key, Parking { why, opened }, effects);
             }
         }
     }
 
     /// Has a copy kept before the message is let go.
     pub(super) fn park(&mut self, key: MessageKey, why: String, effects: &mut Vec<Effect>) {
-        self.parking.insert(key, why.clone());
+        let opened = None;
+        self.begin_parking(key, Parking { why, opened }, effects);
+    }
+
+    fn begin_parking(&mut self, key: MessageKey, parking: Parking, effects: &mut Vec<Effect>) {
+        let why = parking.why.clone();
+        self.parking.insert(key, parking);
         effects.push(Effect::Park { key, why });
     }
 
     /// The copy is kept, or could not be; then the message stays and comes again.
     pub fn handle_parked(&mut self, key: MessageKey, result: Result<(), String>) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let Some(why) = self.parking.remove(&key) else {
+        let Some(Parking { why, opened }) = self.parking.remove(&key) else {
             return effects;
         };
         match result {
@@ -172,6 +207,10 @@ impl<M: Mint> Controller<M> {
                 self.settle(key, Settlement::Done, &mut effects);
             }
             Err(error) => {
+                if let Some(opened) = opened {
+                    // It goes on being as old as it is: the next time it is let go at once, or taken.
+                    let _held = self.window.refused(&key, opened, self.settings.seed);
+                }
                 let why = format!("{why}; no copy could be kept: {error}");
                 effects.push(Effect::Note(Note::Held { key, why }));
                 let again = Settlement::Hold(self.settings.window.cap);
@@ -194,15 +233,23 @@ impl<M: Mint> Controller<M> {
             return effects;
         }
         self.tally.heartbeats += 1;
+        if self.awaited(&node).is_some() && !self.bus_is_current() {
+            // The bus may not know the node's key yet, but still the key of the host it replaces.
+            return effects;
+        }
         let before = self.presence.get(&node);
-        if before.is_some_and(|before| before.heartbeat.session > heartbeat.session) {
+        // A later run whose clock was set back is believed once the one before has been silent for long enough.
+        let speaks = |before: &Presence| now.since(before.heard) < LOST_AFTER;
+        if before.is_some_and(|b| b.heartbeat.session > heartbeat.session && speaks(b)) {
             let what = "an earlier run of its agent still speaks; do two hosts share a credential?";
             effects.push(Effect::Note(Note::Node(node, what.to_owned())));
             return effects;
         }
         let newly_deaf = heartbeat.deaf && before.is_none_or(|before| !before.heartbeat.deaf);
         let behind = before.and_then(|before| before.behind);
-        let behind = self.is_behind(&heartbeat).then(|| behind.unwrap_or(now));
+        let behind = self
+            .is_behind(&heartbeat)
+            .then(|| behind.unwrap_or(now).min(now));
         let presence = Presence {
             heard: now,
             heartbeat,
@@ -237,6 +284,11 @@ impl<M: Mint> Controller<M> {
             newest.id.generation != declared.generation || newest.id.seq < heartbeat.seq
         })
     }
+}
+
+/// Oldest first.
+fn order(report: &Report) -> (Generation, Seq) {
+    (report.id.generation, report.id.seq)
 }
 
 /// Why a message is held that was not even tried.

@@ -1,10 +1,11 @@
 //! Changes of the records: one at a time, each decided on what the one before it left, none visible before it is stored.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use mesh_derive::subject;
 use mesh_model::{
-    Declaration, Enrolment, EnrolmentAnswer, NodeName, Records, Subject, Timestamp, TokenId,
+    Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, NodeName, Records, Revision,
+    Subject, Timestamp, TokenId,
 };
 
 use super::{Controller, StoreState};
@@ -12,7 +13,7 @@ use crate::amend::{Command, CommandError, amend};
 use crate::effect::{CommandId, Effect, Note, Ticket};
 use crate::enrolment::{Admission, admit};
 use crate::fact::{AuditFact, Change, Fact, FactKey, changes};
-use crate::message::{MessageKey, Settlement};
+use crate::message::MessageKey;
 use crate::placement::{Mint, declarations};
 
 /// What waits to change the records, and what is changing them.
@@ -53,12 +54,13 @@ struct Pending {
 pub(super) enum Origin {
     /// Nobody.
     Nobody,
-    /// An operator.
-    Command(CommandId),
+    /// An operator, for the revision the command makes.
+    Command(CommandId, Revision),
     /// A host.
     Enrolment {
         key: MessageKey,
         to: Subject,
+        token: TokenId,
         node: NodeName,
     },
 }
@@ -78,8 +80,7 @@ impl<M: Mint> Controller<M> {
             self.lane.waiting.push_back(request);
             self.advance(now, &mut effects);
         } else {
-            let result = Err(CommandError::Store("it is down".to_owned()));
-            effects.push(Effect::Reply { id, result });
+            refuse(id, "it is down", &mut effects);
         }
         effects
     }
@@ -89,21 +90,21 @@ impl<M: Mint> Controller<M> {
         self.lane.waiting.push_back(request);
     }
 
+    /// The token of a node that has not been heard since it was spent.
+    pub(super) fn awaited(&self, node: &NodeName) -> Option<&TokenId> {
+        let token = &self.records.nodes.get(node)?.token;
+        let spent = self.records.tokens.get(token)?.spent.as_ref()?;
+        (!spent.arrived && spent.node == *node).then_some(token)
+    }
+
     /// A joiner whose node is heard is done with.
     pub(super) fn arrive(&mut self, node: &NodeName, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Some(record) = self.records.nodes.get(node) else {
+        let Some(token) = self.awaited(node).cloned() else {
             return;
         };
-        let token = &record.token;
-        let spent = self
-            .records
-            .tokens
-            .get(token)
-            .and_then(|token| token.spent.as_ref());
-        let open = spent.is_some_and(|spent| !spent.arrived && spent.node == *node);
-        let waits = |request: &Request| matches!(request, Request::Arrival(it) if it == token);
-        if open && !self.lane.waiting.iter().any(waits) {
-            self.lane.waiting.push_back(Request::Arrival(token.clone()));
+        let waits = |request: &Request| matches!(request, Request::Arrival(it) if *it == token);
+        if self.store_is_up() && !self.lane.waiting.iter().any(waits) {
+            self.lane.waiting.push_back(Request::Arrival(token));
             self.advance(now, effects);
         }
     }
@@ -125,15 +126,17 @@ impl<M: Mint> Controller<M> {
     }
 
     /// A new life of the records: every node is told anew, newer than anything it can have heard.
-    pub(super) fn begin_incarnation(&mut self, now: Timestamp) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    pub(super) fn begin_incarnation(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.lane.storing.is_some() {
+            // It is begun already, and how that ends is not heard yet.
+            return;
+        }
         let mut next = self.records.clone();
         next.incarnation = next.incarnation.saturating_add(1).max(now.as_secs());
         next.revision = next.revision.next();
         let what = format!("begin incarnation {}", next.incarnation);
         let audit = audit(&next, now, "controller", &what);
-        self.store_change(Origin::Nobody, next, Some(audit), &mut effects);
-        effects
+        self.store_change(Origin::Nobody, next, Some(audit), effects);
     }
 
     /// Begins waiting changes while none is being stored.
@@ -180,7 +183,8 @@ impl<M: Mint> Controller<M> {
         match result {
             Ok((next, what)) => {
                 let audit = audit(&next, now, who, &what);
-                self.store_change(Origin::Command(id), next, Some(audit), effects);
+                let origin = Origin::Command(id, next.revision);
+                self.store_change(origin, next, Some(audit), effects);
             }
             Err(error) => effects.push(Effect::Reply {
                 id,
@@ -202,11 +206,24 @@ impl<M: Mint> Controller<M> {
             Admission::New { records, node } => {
                 let what = format!("enrol node {node} with token {token}");
                 let audit = audit(&records, now, &format!("joiner/{token}"), &what);
-                let origin = Origin::Enrolment { key, to, node };
+                let token = token.clone();
+                let origin = Origin::Enrolment {
+                    key,
+                    to,
+                    token,
+                    node,
+                };
                 self.store_change(origin, *records, Some(audit), effects);
             }
             Admission::Again { node } => {
-                self.await_bus(Origin::Enrolment { key, to, node }, now, effects);
+                let token = token.clone();
+                let origin = Origin::Enrolment {
+                    key,
+                    to,
+                    token,
+                    node,
+                };
+                self.await_bus(origin, now, effects);
             }
             Admission::Refused(refusal) => {
                 self.tally.refused += 1;
@@ -216,7 +233,7 @@ impl<M: Mint> Controller<M> {
                 let to = subject::enrolment_answer(token);
                 let answer = EnrolmentAnswer::Refused(refusal);
                 effects.push(Effect::Answer { to, answer });
-                self.settle(key, Settlement::Done, effects);
+                self.finish(key, now, effects);
             }
             Admission::Unsealable(error) => self.park(key, error.to_string(), effects),
         }
@@ -230,7 +247,11 @@ impl<M: Mint> Controller<M> {
         audit: Option<AuditFact>,
         effects: &mut Vec<Effect>,
     ) {
-        let declarations = declarations(&records, &self.declarations);
+        let joined = match &origin {
+            Origin::Enrolment { node, .. } => Some(node),
+            Origin::Nobody | Origin::Command(..) => None,
+        };
+        let declarations = declarations(&records, &self.declarations, joined);
         let mut changes = changes(&self.records, &records);
         let here = &self.records.nodes;
         for node in here
@@ -238,7 +259,10 @@ impl<M: Mint> Controller<M> {
             .filter(|node| !records.nodes.contains_key(*node))
         {
             changes.push(Change::Remove(FactKey::Declaration(node.clone())));
-            let reports = self.reports.get(node).into_iter().flatten();
+            let kept = self.reports.get(node).into_iter().flatten();
+            let storing = self.in_store.values().filter(|r| r.id.node == *node);
+            let reports: BTreeMap<_, _> = kept.chain(storing).map(|r| (&r.id, r)).collect();
+            let reports = reports.into_values();
             changes.extend(reports.map(|r| Change::Remove(FactKey::Report(r.id.clone()))));
         }
         let told = declarations.iter().cloned().map(Fact::Declaration);
@@ -266,35 +290,53 @@ impl<M: Mint> Controller<M> {
             effects.push(Effect::Note(Note::Changed(pending.records.revision, what)));
         }
         self.records = pending.records;
-        let nodes = &self.records.nodes;
-        self.declarations.retain(|node, _| nodes.contains_key(node));
-        self.reports.retain(|node, _| nodes.contains_key(node));
-        self.presence.retain(|node, _| nodes.contains_key(node));
-        self.undeclared.retain(|node, _| nodes.contains_key(node));
+        self.beginning = false;
+        self.records_changed();
         for declaration in pending.declarations {
             self.tell(declaration);
         }
         if let Origin::Enrolment { key, node, .. } = &pending.origin {
-            // A host that comes back under a known name may have nothing of what its consumer was acknowledged.
-            self.doubt(node, false);
+            // What was heard under this name was the host before.
+            self.presence.remove(node);
             self.tally.enrolled += 1;
-            let _closed = self.window.taken(key);
+            self.note_taken(*key, now, effects);
             effects.push(Effect::Note(Note::Enrolled(node.clone())));
         }
-        self.records_changed();
         self.await_bus(pending.origin, now, effects);
         self.advance(now, effects);
     }
 
+    /// The store never will take the change: whoever asked for it hears so, and others go on.
+    pub(super) fn change_impossible(
+        &mut self,
+        why: String,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.lane.storing.take() else {
+            return;
+        };
+        match pending.origin {
+            Origin::Nobody if self.beginning => {
+                let what = format!("the store does not take a new incarnation: {why}");
+                effects.push(Effect::Stop(what));
+                return;
+            }
+            Origin::Enrolment { key, .. } => self.park(key, why, effects),
+            origin => self.give_up(origin, &why, now, effects),
+        }
+        self.advance(now, effects);
+    }
+
     /// The change is not known to be on disk: nobody is told that it is.
-    pub(super) fn change_refused(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub(super) fn change_in_doubt(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
         let Some(pending) = self.lane.storing.take() else {
             return;
         };
         self.give_up(pending.origin, why, now, effects);
         for request in std::mem::take(&mut self.lane.waiting) {
             match request {
-                Request::Command(id, ..) => self.give_up(Origin::Command(id), why, now, effects),
+                Request::Command(id, ..) => refuse(id, why, effects),
                 Request::Enrolment(key, ..) => self.hold(key, why, now, effects),
                 Request::Arrival(_) | Request::Expiry(_) => {}
             }
@@ -304,34 +346,47 @@ impl<M: Mint> Controller<M> {
     fn give_up(&mut self, origin: Origin, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
         match origin {
             Origin::Nobody => {}
-            Origin::Command(id) => effects.push(Effect::Reply {
-                id,
-                result: Err(CommandError::Store(why.to_owned())),
-            }),
+            Origin::Command(id, _) => refuse(id, why, effects),
             Origin::Enrolment { key, .. } => self.hold(key, why, now, effects),
         }
     }
 
     /// What was waited for is true on the bus.
-    pub(super) fn complete(&mut self, origin: Origin, effects: &mut Vec<Effect>) {
+    pub(super) fn complete(&mut self, origin: Origin, now: Timestamp, effects: &mut Vec<Effect>) {
         match origin {
             Origin::Nobody => {}
-            Origin::Command(id) => effects.push(Effect::Reply {
+            Origin::Command(id, revision) => effects.push(Effect::Reply {
                 id,
-                result: Ok(self.records.revision),
+                result: Ok(revision),
             }),
-            Origin::Enrolment { key, to, node } => {
-                let answer = EnrolmentAnswer::Accepted {
-                    mesh: self.records.declared.mesh.clone(),
-                    node,
-                    bus: self.records.bus.clone(),
-                    jwt: None,
+            Origin::Enrolment {
+                key,
+                to,
+                token,
+                node,
+            } => {
+                // While the bus was awaited, the node may have been removed, or replaced by another host.
+                let record = self.records.nodes.get(&node);
+                let answer = if record.is_some_and(|record| record.token == token) {
+                    EnrolmentAnswer::Accepted {
+                        mesh: self.records.declared.mesh.clone(),
+                        node,
+                        bus: self.records.bus.clone(),
+                        jwt: None,
+                    }
+                } else {
+                    EnrolmentAnswer::Refused(EnrolmentRefusal::Spent { token, node })
                 };
                 effects.push(Effect::Answer { to, answer });
-                self.settle(key, Settlement::Done, effects);
+                self.finish(key, now, effects);
             }
         }
     }
+}
+
+fn refuse(id: CommandId, why: &str, effects: &mut Vec<Effect>) {
+    let result = Err(CommandError::Store(why.to_owned()));
+    effects.push(Effect::Reply { id, result });
 }
 
 fn audit(records: &Records, at: Timestamp, who: &str, what: &str) -> AuditFact {

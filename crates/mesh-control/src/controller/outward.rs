@@ -9,6 +9,7 @@ use super::Controller;
 use super::lane::Origin;
 use crate::amend::CommandError;
 use crate::effect::{Effect, Note};
+use crate::pause::due;
 use crate::placement::Mint;
 
 /// How far the bus is known to be what follows from the records.
@@ -75,7 +76,7 @@ impl<M: Mint> Controller<M> {
         self.assertion.again = None;
         for (after, origin) in std::mem::take(&mut self.assertion.waiting) {
             if after <= version {
-                self.complete(origin, &mut effects);
+                self.complete(origin, now, &mut effects);
             } else {
                 self.assertion.waiting.push((after, origin));
             }
@@ -116,6 +117,11 @@ impl<M: Mint> Controller<M> {
         effects
     }
 
+    /// Everything the bus is to hold for the records as they are.
+    pub fn plan(&self) -> Plan {
+        derive(&self.records, &self.settings.bounds)
+    }
+
     /// Whether what would be derived from these records holds together.
     pub(crate) fn sound(&self, records: &Records) -> Result<(), CommandError> {
         let mismatches = derive(records, &self.settings.bounds).check(&records.bus);
@@ -126,8 +132,16 @@ impl<M: Mint> Controller<M> {
         Err(CommandError::Plan(sentences.join("; ")))
     }
 
+    /// The records are others: what was worked out from those before is forgotten, and what was known of nodes and
+    /// instances that are none any more.
     pub(super) fn records_changed(&mut self) {
         self.assertion.plan = None;
+        let (nodes, instances) = (&self.records.nodes, &self.records.instances);
+        self.declarations.retain(|node, _| nodes.contains_key(node));
+        self.reports.retain(|node, _| nodes.contains_key(node));
+        self.presence.retain(|node, _| nodes.contains_key(node));
+        self.undeclared.retain(|node, _| nodes.contains_key(node));
+        self.announced.retain(|of, _| instances.contains_key(of));
     }
 
     pub(super) fn want_assertion(&mut self, now: Timestamp) -> Vec<Effect> {
@@ -146,8 +160,9 @@ impl<M: Mint> Controller<M> {
 
     fn assert(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let assertion = &mut self.assertion;
-        let due = assertion.again.is_none_or(|again| now >= again);
-        if assertion.is_current() || assertion.running.is_some() || !due {
+        let retry = self.settings.retry;
+        let due = assertion.again.is_none_or(|again| due(again, now, retry));
+        if self.beginning || assertion.is_current() || assertion.running.is_some() || !due {
             return;
         }
         let plan = assertion
@@ -207,9 +222,9 @@ impl<M: Mint> Controller<M> {
     }
 
     fn declare(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        let asserted = self.assertion.asserted;
+        let (asserted, retry) = (self.assertion.asserted, self.settings.retry);
         for (node, undeclared) in &mut self.undeclared {
-            let due = undeclared.again.is_none_or(|again| now >= again);
+            let due = undeclared.again.is_none_or(|again| due(again, now, retry));
             if undeclared.after > asserted || undeclared.running.is_some() || !due {
                 continue;
             }
