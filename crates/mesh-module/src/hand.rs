@@ -1,0 +1,59 @@
+//! A message in hand: the bus is told that it is worked on until it is settled or let drop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mesh_bus::{ModuleBus, ModuleSettlement};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::error::SettleError;
+
+pub(crate) struct InHand<B: ModuleBus> {
+    bus: Arc<B>,
+    receipt: B::Receipt,
+    /// One task, which ends with this value.
+    working: JoinSet<()>,
+}
+
+impl<B: ModuleBus> InHand<B> {
+    pub(crate) fn new(bus: Arc<B>, receipt: B::Receipt) -> Self {
+        let mut working = JoinSet::new();
+        working.spawn(say_working(Arc::clone(&bus), receipt.clone()));
+        Self {
+            bus,
+            receipt,
+            working,
+        }
+    }
+
+    pub(crate) async fn settle(
+        mut self,
+        id: String,
+        how: ModuleSettlement,
+    ) -> Result<(), SettleError> {
+        // To its end: "still working" said after "again" would call the delay off.
+        self.working.shutdown().await;
+        let settled = self.bus.settle(&self.receipt, how).await;
+        settled.map_err(|source| SettleError { id, source })
+    }
+}
+
+impl<B: ModuleBus> fmt::Debug for InHand<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InHand").finish_non_exhaustive()
+    }
+}
+
+async fn say_working<B: ModuleBus>(bus: Arc<B>, receipt: B::Receipt) {
+    loop {
+        sleep(WORKING_EACH).await;
+        if let Err(error) = bus.settle(&receipt, ModuleSettlement::Working).await {
+            tracing::debug!(%error, "could not say that a message is still worked on");
+        }
+    }
+}
+
+/// A third of the shorter ack wait, which is that of events.
+const WORKING_EACH: Duration = Duration::from_secs(10);
