@@ -1,8 +1,10 @@
 //! The seam: what a bus must do, the two loops over it, the loopback and the conformance suite.
 
 mod agent_loop;
+pub mod conformance;
 mod controller_loop;
 mod ledger;
+pub mod loopback;
 mod seam;
 mod signing;
 mod understand;

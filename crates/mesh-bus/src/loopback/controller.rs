@@ -1,0 +1,237 @@
+//! The controller's side of the loopback.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mesh_control::{MessageKey, Queue, Settlement};
+use mesh_derive::{Plan, subject};
+use mesh_model::{BusFacts, NodeName, Principal, Subject};
+use tokio::sync::{Mutex, broadcast, watch};
+use tokio::time::Instant;
+
+use super::queue::{Settled, Stored};
+use super::state::{Shared, State, change_or};
+use super::{Receipt, consumer};
+use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Finding, Link};
+
+/// A controller, over the loopback.
+#[derive(Debug)]
+pub struct LoopbackController {
+    shared: Arc<Shared>,
+    /// The sequence of this controller's epoch, none before it has taken over.
+    epoch: AtomicU64,
+    disturbed: Mutex<watch::Receiver<u64>>,
+    said: Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
+}
+
+impl LoopbackController {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            epoch: AtomicU64::new(0),
+            disturbed: Mutex::new(shared.disturbed.subscribe()),
+            said: Mutex::new(shared.said.subscribe()),
+            shared,
+        }
+    }
+
+    fn store(&self, subject: Subject, body: Vec<u8>, why: Option<&str>) -> Result<u64, BusError> {
+        let message = Stored {
+            subject,
+            body,
+            id: None,
+            why: why.map(str::to_owned),
+        };
+        self.shared.publish(&Principal::Controller, message)
+    }
+
+    fn begin_epoch(&self) -> Result<(), BusError> {
+        let sequence = self.store(subject::epoch(), Vec::new(), None)?;
+        self.epoch.store(sequence, Ordering::Release);
+        Ok(())
+    }
+
+    fn newest(&self, on: &Subject) -> Result<Option<Vec<u8>>, BusError> {
+        let state = self.shared.state();
+        state.require_up()?;
+        let stream = state.streams.get(&subject::nodes_stream());
+        let newest = stream.and_then(|stream| stream.newest(on));
+        Ok(newest.map(|(_, stored)| stored.body.clone()))
+    }
+
+    /// Whether this controller's epoch is the last that began.
+    fn require_epoch(&self, state: &State) -> Result<(), BusError> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if epoch == 0 {
+            return Err(BusError::Refused {
+                what: "to declare".to_owned(),
+                why: "this controller has not taken over".to_owned(),
+            });
+        }
+        let stream = state.streams.get(&subject::nodes_stream());
+        match stream.and_then(|stream| stream.newest(&subject::epoch())) {
+            Some((last, _)) if last == epoch => Ok(()),
+            Some((last, _)) => Err(BusError::Fenced(format!("{last}, this one's was {epoch}"))),
+            None => Err(BusError::Away(
+                "the stream of declarations was made anew".to_owned(),
+            )),
+        }
+    }
+}
+
+impl ControllerBus for LoopbackController {
+    type Receipt = Receipt;
+
+    fn facts(&self) -> BusFacts {
+        self.shared.state().facts.clone()
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.shared.link.subscribe()
+    }
+
+    async fn take_over(&self) -> Result<(), BusError> {
+        self.begin_epoch()
+    }
+
+    async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
+        let nodes = subject::nodes_stream();
+        let (asserted, anew) = self.shared.change(|state| {
+            let anew = !state.streams.contains_key(&nodes);
+            state.assert(plan).map(|asserted| (asserted, anew))
+        })?;
+        if anew && self.epoch.load(Ordering::Acquire) != 0 {
+            self.begin_epoch()?;
+        }
+        Ok(asserted)
+    }
+
+    async fn disturbed(&self) {
+        let mut disturbed = self.disturbed.lock().await;
+        // Its sender lives as long as this side does.
+        let _closed = disturbed.changed().await;
+    }
+
+    async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {
+        let until = Instant::now() + TAKE_WAIT;
+        let control = consumer(subject::control_stream(), CONTROLLER)?;
+        let events = consumer(subject::events_stream(), CONTROLLER)?;
+        let mut changed = self.shared.changed.subscribe();
+        loop {
+            let wakes = {
+                let mut state = self.shared.state();
+                let mut taken = Vec::new();
+                // One of each by turns: a flood of one must not keep the other out.
+                while state.is_up() && taken.len() < max {
+                    let before = taken.len();
+                    for (queue, consumer) in [(Queue::Control, &control), (Queue::Events, &events)]
+                    {
+                        if taken.len() < max {
+                            let next = state.deliver(consumer);
+                            taken.extend(next.map(|next| delivery(queue, next)));
+                        }
+                    }
+                    if taken.len() == before {
+                        break;
+                    }
+                }
+                if !taken.is_empty() {
+                    return Ok(taken);
+                }
+                if Instant::now() >= until {
+                    state.require_up()?;
+                    return if state.has(&control) {
+                        Ok(taken)
+                    } else {
+                        Err(BusError::Away(format!("consumer {control} is not there")))
+                    };
+                }
+                let wakes = [state.wakes(&control), state.wakes(&events), Some(until)];
+                // While it is down or the hands are full, what is due waits.
+                let now = Instant::now();
+                wakes.into_iter().flatten().filter(|at| *at > now).min()
+            };
+            change_or(&mut changed, wakes).await;
+        }
+    }
+
+    async fn settle(&self, receipt: &Receipt, how: Settlement) -> Result<(), BusError> {
+        let how = match how {
+            Settlement::Done => Settled::Done,
+            Settlement::Hold(delay) => Settled::Again(delay),
+        };
+        self.shared.settle(&Principal::Controller, receipt, how)
+    }
+
+    async fn heartbeat(&self) -> (Subject, Vec<u8>) {
+        let mut said = self.said.lock().await;
+        loop {
+            match said.recv().await {
+                Ok((subject, body)) if subject::heartbeats().matches(&subject) => {
+                    return (subject, body);
+                }
+                // Those missed are gone, as they would be with a server.
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
+        self.newest(&subject::declare(node))
+    }
+
+    async fn declare(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        let message = Stored {
+            subject: subject::declare(node),
+            body,
+            id: None,
+            why: None,
+        };
+        self.shared.change(|state| {
+            state.require_up()?;
+            self.require_epoch(state)?;
+            state.publish(&Principal::Controller, message).map(drop)
+        })
+    }
+
+    async fn answer(&self, to: &Subject, body: Vec<u8>) -> Result<(), BusError> {
+        self.shared.say(&Principal::Controller, to, body)
+    }
+
+    async fn park(&self, of: &Subject, body: Vec<u8>, why: &str) -> Result<(), BusError> {
+        self.store(subject::parked(of), body, Some(why)).map(drop)
+    }
+
+    async fn mark(&self) -> Result<Option<Vec<u8>>, BusError> {
+        self.newest(&subject::mark())
+    }
+
+    async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
+        self.store(subject::mark(), mark, None).map(drop)
+    }
+
+    async fn findings(&self) -> Result<Vec<Finding>, BusError> {
+        Ok(vec![Finding {
+            warning: true,
+            text: "the bus is inside this process: nothing on it outlives the process".to_owned(),
+        }])
+    }
+}
+
+fn delivery(queue: Queue, (receipt, stored): (Receipt, Stored)) -> Delivery<Receipt> {
+    Delivery {
+        key: MessageKey {
+            queue,
+            sequence: receipt.sequence,
+        },
+        subject: stored.subject,
+        body: stored.body,
+        receipt,
+    }
+}
+
+/// The durable name of the controller's consumers, as they are derived.
+pub(super) const CONTROLLER: &str = "controller";
+/// After this long a `take` comes back empty-handed.
+const TAKE_WAIT: Duration = Duration::from_secs(2);

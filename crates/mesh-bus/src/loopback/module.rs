@@ -1,0 +1,124 @@
+//! A module's side of the loopback.
+
+use std::sync::Arc;
+
+use mesh_derive::subject;
+use mesh_model::{ConsumerRef, EventName, EventRef, InstanceRef, Principal, SeatName, Subject};
+
+use super::queue::{Settled, Stored};
+use super::state::{Shared, change_or};
+use super::{Receipt, consumer};
+use crate::seam::{BusError, Incoming, Listener, ModuleBus, ModuleSettlement, Source};
+
+/// An instance of a module, over the loopback.
+#[derive(Debug)]
+pub struct LoopbackModule {
+    shared: Arc<Shared>,
+    instance: InstanceRef,
+    principal: Principal,
+}
+
+/// An ear on one source. What the module may not hear it hears once it may.
+#[derive(Debug)]
+pub struct LoopbackListener {
+    shared: Arc<Shared>,
+    principal: Principal,
+    from: ConsumerRef,
+    deliver: Subject,
+}
+
+impl LoopbackModule {
+    pub(super) fn new(shared: Arc<Shared>, instance: InstanceRef) -> Self {
+        Self {
+            shared,
+            principal: Principal::Instance(instance.clone()),
+            instance,
+        }
+    }
+
+    fn publish(&self, subject: Subject, id: &str, body: Vec<u8>) -> Result<(), BusError> {
+        let message = Stored {
+            subject,
+            body,
+            id: Some(id.to_owned()),
+            why: None,
+        };
+        self.shared.publish(&self.principal, message).map(drop)
+    }
+}
+
+impl ModuleBus for LoopbackModule {
+    type Receipt = Receipt;
+    type Listener = LoopbackListener;
+
+    async fn emit(&self, event: &EventName, id: &str, body: Vec<u8>) -> Result<(), BusError> {
+        let event = EventRef {
+            module: self.instance.module.clone(),
+            event: event.clone(),
+        };
+        self.publish(subject::event(&event), id, body)
+    }
+
+    async fn send(&self, seat: &SeatName, id: &str, body: Vec<u8>) -> Result<(), BusError> {
+        self.publish(subject::work(seat, &self.instance.module), id, body)
+    }
+
+    async fn listen(&self, source: Source) -> Result<LoopbackListener, BusError> {
+        let module = &self.instance.module;
+        let (deliver, from) = match &source {
+            Source::Followed => (
+                subject::deliver_module(module),
+                consumer(subject::events_stream(), module.as_str())?,
+            ),
+            Source::Seat(seat) => (
+                subject::deliver_seat(seat),
+                consumer(subject::seat_stream(seat), seat.as_str())?,
+            ),
+        };
+        Ok(LoopbackListener {
+            shared: Arc::clone(&self.shared),
+            principal: self.principal.clone(),
+            from,
+            deliver,
+        })
+    }
+
+    async fn settle(&self, receipt: &Receipt, how: ModuleSettlement) -> Result<(), BusError> {
+        let how = match how {
+            ModuleSettlement::Done => Settled::Done,
+            ModuleSettlement::Working => Settled::Working,
+            ModuleSettlement::Again(delay) => Settled::Again(delay),
+        };
+        self.shared.settle(&self.principal, receipt, how)
+    }
+}
+
+impl Listener for LoopbackListener {
+    type Receipt = Receipt;
+
+    async fn next(&mut self) -> Incoming<Receipt> {
+        let mut changed = self.shared.changed.subscribe();
+        loop {
+            let again = {
+                let mut state = self.shared.state();
+                // The group is called after the consumer.
+                let group = Some(self.from.name());
+                let hears = state.is_up() && state.may_hear(&self.principal, &self.deliver, group);
+                if hears && let Some((receipt, stored)) = state.deliver(&self.from) {
+                    let of = self.from.stream();
+                    let id = stored
+                        .id
+                        .unwrap_or_else(|| format!("{of}-{}", receipt.sequence));
+                    return Incoming {
+                        id,
+                        subject: stored.subject,
+                        body: stored.body,
+                        receipt,
+                    };
+                }
+                state.wakes(&self.from).filter(|_| hears)
+            };
+            change_or(&mut changed, again).await;
+        }
+    }
+}

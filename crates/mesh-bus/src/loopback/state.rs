@@ -1,0 +1,288 @@
+//! What all who are on one loopback share: streams, who is who, who may do what, and whether it can be reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mesh_derive::{Plan, ack_filters, controller_grant};
+use mesh_model::{BusFacts, ConsumerRef, Filter, Grant, Principal, PublicKey, StreamName, Subject};
+use tokio::sync::{broadcast, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::Receipt;
+use super::queue::{Full, Settled, Stored, Stream};
+use crate::seam::{Asserted, BusError, Link};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Turns over with every change of the state.
+    pub(super) changed: watch::Sender<u64>,
+    /// Turns over when definitions changed that no controller asked for, or may have.
+    pub(super) disturbed: watch::Sender<u64>,
+    pub(super) link: watch::Sender<Link>,
+    /// What is said to whoever listens, and kept for nobody.
+    pub(super) said: broadcast::Sender<(Subject, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) facts: BusFacts,
+    pub(super) streams: BTreeMap<StreamName, Stream>,
+    up: bool,
+    grants: BTreeMap<Principal, Grant>,
+    users: BTreeMap<PublicKey, Principal>,
+    withheld: BTreeSet<(Principal, Filter)>,
+}
+
+impl Shared {
+    pub(super) fn new(facts: BusFacts) -> Self {
+        Self {
+            state: Mutex::new(State {
+                facts,
+                streams: BTreeMap::new(),
+                up: true,
+                grants: BTreeMap::new(),
+                users: BTreeMap::new(),
+                withheld: BTreeSet::new(),
+            }),
+            changed: watch::Sender::new(0),
+            disturbed: watch::Sender::new(0),
+            link: watch::Sender::new(Link::Up),
+            said: broadcast::Sender::new(SAID_AHEAD),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and wakes whoever waits for it.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.send_modify(|turn| *turn += 1);
+        result
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.change(|state| state.up = up);
+        self.link
+            .send_replace(if up { Link::Up } else { Link::Down });
+        if up {
+            self.disturb();
+        }
+    }
+
+    pub(super) fn disturb(&self) {
+        self.disturbed.send_modify(|turn| *turn += 1);
+    }
+
+    /// Says something to whoever listens now.
+    pub(super) fn say(
+        &self,
+        who: &Principal,
+        subject: &Subject,
+        body: Vec<u8>,
+    ) -> Result<(), BusError> {
+        let state = self.state();
+        state.require_up()?;
+        state.require_publish(who, subject)?;
+        drop(state);
+        // Nobody may be listening; then nobody hears it.
+        let _unheard = self.said.send((subject.clone(), body));
+        Ok(())
+    }
+
+    pub(super) fn publish(&self, who: &Principal, message: Stored) -> Result<u64, BusError> {
+        self.change(|state| state.publish(who, message))
+    }
+
+    pub(super) fn settle(
+        &self,
+        who: &Principal,
+        receipt: &Receipt,
+        how: Settled,
+    ) -> Result<(), BusError> {
+        self.change(|state| state.settle(who, receipt, how))
+    }
+}
+
+impl State {
+    pub(super) fn require_up(&self) -> Result<(), BusError> {
+        if self.up {
+            Ok(())
+        } else {
+            Err(BusError::Away("the loopback is down".to_owned()))
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// What somebody may do: nothing before a plan says so, but for the controller.
+    fn grant(&self, who: &Principal) -> Grant {
+        let mut grant = match (self.grants.get(who), who) {
+            (Some(grant), _) => grant.clone(),
+            (None, Principal::Controller) => controller_grant(&self.facts),
+            (None, _) => Grant::default(),
+        };
+        let withheld = |filter: &Filter| self.withheld.contains(&(who.clone(), filter.clone()));
+        grant.publish.retain(|filter| !withheld(filter));
+        grant.subscribe.retain(|filter| !withheld(filter));
+        grant.queues.retain(|allowed| !withheld(&allowed.filter));
+        grant
+    }
+
+    pub(super) fn withhold(&mut self, who: Principal, filter: Filter) {
+        self.withheld.insert((who, filter));
+    }
+
+    /// Whether this key is this principal's.
+    pub(super) fn is_user(&self, key: &PublicKey, who: &Principal) -> bool {
+        self.users.get(key) == Some(who)
+    }
+
+    /// Whether somebody has a credential at all.
+    pub(super) fn require_user(&self, who: &Principal) -> Result<(), BusError> {
+        self.require_up()?;
+        if self.users.values().any(|user| user == who) {
+            Ok(())
+        } else {
+            Err(refused(format!("{who} to connect")))
+        }
+    }
+
+    fn require_publish(&self, who: &Principal, subject: &Subject) -> Result<(), BusError> {
+        if self.grant(who).publishes(subject) {
+            Ok(())
+        } else {
+            Err(refused(format!("{who} to publish on {subject}")))
+        }
+    }
+
+    pub(super) fn may_hear(&self, who: &Principal, deliver: &Subject, group: Option<&str>) -> bool {
+        self.grant(who).subscribes(&deliver.into(), group)
+    }
+
+    pub(super) fn publish(&mut self, who: &Principal, message: Stored) -> Result<u64, BusError> {
+        self.require_up()?;
+        self.require_publish(who, &message.subject)?;
+        self.store(message)
+    }
+
+    /// Stores a message in the stream of its subject, whoever sends it.
+    pub(super) fn store(&mut self, message: Stored) -> Result<u64, BusError> {
+        let subject = message.subject.clone();
+        let mut streams = self.streams.values_mut();
+        let Some(stream) = streams.find(|stream| stream.stores(&subject)) else {
+            return Err(BusError::Away(format!("{subject}: no stream takes it")));
+        };
+        stream
+            .publish(message, Instant::now())
+            .map_err(|Full| BusError::Full(subject.to_string()))
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        who: &Principal,
+        receipt: &Receipt,
+        how: Settled,
+    ) -> Result<(), BusError> {
+        self.require_up()?;
+        let consumer = &receipt.consumer;
+        let grant = self.grant(who);
+        let granted = |ack: &Filter| {
+            grant
+                .publish
+                .iter()
+                .any(|allowed| ack.is_subset_of(allowed))
+        };
+        if !ack_filters(consumer, &self.facts).iter().any(granted) {
+            return Err(refused(format!(
+                "{who} to settle what comes from {consumer}"
+            )));
+        }
+        if let Some(stream) = self.streams.get_mut(consumer.stream()) {
+            stream.settle(consumer.name(), receipt.sequence, how, Instant::now());
+        }
+        Ok(())
+    }
+
+    pub(super) fn deliver(&mut self, consumer: &ConsumerRef) -> Option<(Receipt, Stored)> {
+        let stream = self.streams.get_mut(consumer.stream())?;
+        let (sequence, stored) = stream.deliver(consumer.name(), Instant::now())?;
+        let consumer = consumer.clone();
+        Some((Receipt { consumer, sequence }, stored))
+    }
+
+    pub(super) fn has(&self, consumer: &ConsumerRef) -> bool {
+        let stream = self.streams.get(consumer.stream());
+        stream.is_some_and(|stream| stream.has_consumer(consumer.name()))
+    }
+
+    pub(super) fn wakes(&self, consumer: &ConsumerRef) -> Option<Instant> {
+        self.streams.get(consumer.stream())?.wakes(consumer.name())
+    }
+
+    /// Brings everything to the plan. Grants come last: what may be said is said only once those who follow can hear it.
+    pub(super) fn assert(&mut self, plan: &Plan) -> Result<Asserted, BusError> {
+        self.require_up()?;
+        let mut asserted = Asserted::default();
+        for (name, spec) in &plan.streams {
+            match self.streams.get_mut(name) {
+                Some(stream) => {
+                    if stream.define(spec) {
+                        asserted.written.push(format!("stream {name}: changed"));
+                    }
+                }
+                None => {
+                    self.streams.insert(name.clone(), Stream::new(spec.clone()));
+                    asserted.written.push(format!("stream {name}: made"));
+                }
+            }
+        }
+        for (consumer, spec) in &plan.consumers {
+            let stream = self.streams.get_mut(consumer.stream());
+            if let Some(what) = stream.and_then(|stream| stream.define_consumer(spec)) {
+                asserted
+                    .written
+                    .push(format!("consumer {consumer}: {what}"));
+            }
+        }
+        for (name, stream) in &self.streams {
+            if !plan.streams.contains_key(name) {
+                asserted.strays.push(format!("stream {name}"));
+            }
+            let consumers = stream.consumers().map(|spec| &spec.consumer);
+            let strays = consumers.filter(|consumer| !plan.consumers.contains_key(consumer));
+            asserted
+                .strays
+                .extend(strays.map(|stray| format!("consumer {stray}")));
+        }
+        if self.grants != plan.grants || self.users != plan.users {
+            self.grants.clone_from(&plan.grants);
+            self.users.clone_from(&plan.users);
+            asserted.written.push("users".to_owned());
+        }
+        Ok(asserted)
+    }
+}
+
+fn refused(what: String) -> BusError {
+    BusError::Refused {
+        what,
+        why: "no grant allows it".to_owned(),
+    }
+}
+
+/// Waits for a change, or until it is time to look again.
+pub(super) async fn change_or(changed: &mut watch::Receiver<u64>, at: Option<Instant>) {
+    tokio::select! {
+        // The sender lives as long as whoever waits here.
+        _ = changed.changed() => {}
+        () = sleep_until(at.unwrap_or_else(Instant::now)), if at.is_some() => {}
+    }
+}
+
+/// Said and not yet heard, before the slowest listener misses some.
+const SAID_AHEAD: usize = 4096;
