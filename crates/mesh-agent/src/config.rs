@@ -1,0 +1,346 @@
+//! `agent.toml`: what an agent is told, read strictly and written as enrolment leaves it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mesh_auth::keyfile::{KeyFileError, write_public};
+use mesh_auth::keys::SigningPublic;
+use mesh_files::FileError;
+use mesh_model::{BusFacts, MeshName, NodeName};
+use serde::{Deserialize, Serialize};
+
+/// What an agent is told; every path is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// The node this host is.
+    pub node: NodeName,
+    /// The mesh it joined.
+    pub mesh: MeshName,
+    /// Where the bus is reached; never empty.
+    pub urls: Vec<String>,
+    /// The certificate authority the bus's certificate must come from.
+    pub ca: PathBuf,
+    /// What proves the node to the bus.
+    pub credential: PathBuf,
+    /// The key secrets are sealed to.
+    pub box_key: PathBuf,
+    /// Whose declarations the node obeys, pinned at enrolment.
+    pub controller: SigningPublic,
+    /// What of the bus stands in the subjects a node checks.
+    pub bus: BusFacts,
+    /// How modules are run.
+    pub runtime: RuntimeKind,
+    /// Between two signs of life.
+    pub heartbeat: Duration,
+    /// Where the agent keeps what it must find again.
+    pub state_dir: PathBuf,
+}
+
+/// How an agent runs modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuntimeKind {
+    /// As plain processes.
+    #[default]
+    Process,
+    /// Not at all; every module is said to run.
+    DryRun,
+}
+
+/// Why a configuration was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadConfigError {
+    /// There is none.
+    #[error(
+        "there is no configuration at {}; make this host a node with `enrol TOKEN`, or name the file with `--config`",
+        path.display()
+    )]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The host does not let it be read.
+    #[error("configuration {} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// Its form.
+    #[error(transparent)]
+    Form(#[from] FileError),
+    /// A value of the right kind that cannot be meant.
+    #[error("{}: {key}: {why}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with its value, and what to write.
+        why: String,
+    },
+}
+
+/// Why a configuration was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteConfigError {
+    /// A path that is no text: TOML holds text only.
+    #[error("the configuration holds a path that is no text; choose a directory whose name is")]
+    NotText(#[from] toml::ser::Error),
+    /// The file itself.
+    #[error(transparent)]
+    File(#[from] KeyFileError),
+}
+
+/// As typed, in the order it is written.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Typed {
+    node: NodeName,
+    mesh: MeshName,
+    urls: Vec<String>,
+    ca: PathBuf,
+    credential: PathBuf,
+    box_key: PathBuf,
+    controller: SigningPublic,
+    #[serde(default)]
+    runtime: RuntimeKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    heartbeat: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state_dir: Option<PathBuf>,
+    bus: TypedBus,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypedBus {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    account: String,
+}
+
+impl AgentConfig {
+    /// Between two signs of life, where the file says nothing.
+    pub const HEARTBEAT: Duration = Duration::from_secs(5);
+
+    /// Reads the file. Relative paths in it are relative to it.
+    pub fn read(path: &Path) -> Result<Self, ReadConfigError> {
+        let unreadable = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => ReadConfigError::Missing {
+                path: path.to_owned(),
+            },
+            _ => ReadConfigError::Unreadable {
+                path: path.to_owned(),
+                source,
+            },
+        };
+        // Modules are handed these paths, and need not run where the agent does.
+        let path = &std::path::absolute(path).map_err(unreadable)?;
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of the file at `path`.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ReadConfigError> {
+        let typed: Typed = mesh_files::read(&path.display().to_string(), text)?;
+        let dir = path.parent().unwrap_or_else(|| Path::new(""));
+        let value = |key, why| ReadConfigError::Value {
+            path: path.to_owned(),
+            key,
+            why,
+        };
+        Ok(Self {
+            node: typed.node,
+            mesh: typed.mesh,
+            urls: urls(typed.urls).map_err(|why| value("urls", why))?,
+            ca: dir.join(typed.ca),
+            credential: dir.join(typed.credential),
+            box_key: dir.join(typed.box_key),
+            controller: typed.controller,
+            bus: BusFacts {
+                domain: typed.bus.domain,
+                account: typed.bus.account,
+            },
+            runtime: typed.runtime,
+            heartbeat: match typed.heartbeat {
+                Some(text) => heartbeat(&text).map_err(|why| value("heartbeat", why))?,
+                None => Self::HEARTBEAT,
+            },
+            state_dir: typed
+                .state_dir
+                .map_or_else(|| dir.to_owned(), |state_dir| dir.join(state_dir)),
+        })
+    }
+
+    /// The text of a file in `dir` that says this. Paths inside `dir` are written relative to it.
+    pub fn render(&self, dir: &Path) -> Result<String, WriteConfigError> {
+        let inside = |path: &Path| path.strip_prefix(dir).unwrap_or(path).to_owned();
+        let typed = Typed {
+            node: self.node.clone(),
+            mesh: self.mesh.clone(),
+            urls: self.urls.clone(),
+            ca: inside(&self.ca),
+            credential: inside(&self.credential),
+            box_key: inside(&self.box_key),
+            controller: self.controller.clone(),
+            runtime: self.runtime,
+            heartbeat: (self.heartbeat != Self::HEARTBEAT)
+                .then(|| humantime::format_duration(self.heartbeat).to_string()),
+            state_dir: (self.state_dir != dir).then(|| inside(&self.state_dir)),
+            bus: TypedBus {
+                domain: self.bus.domain.clone(),
+                account: self.bus.account.clone(),
+            },
+        };
+        Ok(format!("version = 1\n{}", toml::to_string(&typed)?))
+    }
+
+    /// Writes the file, whole or not at all. It holds no secret, only where they are.
+    pub fn write(&self, path: &Path) -> Result<(), WriteConfigError> {
+        let dir = path.parent().unwrap_or_else(|| Path::new(""));
+        write_public(path, &self.render(dir)?)?;
+        Ok(())
+    }
+}
+
+fn urls(urls: Vec<String>) -> Result<Vec<String>, String> {
+    if urls.is_empty() {
+        return Err("names no server; write for instance [\"tls://bus.example:4222\"]".to_owned());
+    }
+    let is_url = |url: &&String| url.starts_with("tls://") || url.starts_with("nats://");
+    match urls.iter().find(|url| !is_url(url)) {
+        Some(url) => Err(format!(
+            "{url:?} is no server of a bus; write for instance \"tls://bus.example:4222\""
+        )),
+        None => Ok(urls),
+    }
+}
+
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| format!("{text:?} is no duration; write for instance \"5s\""))?;
+    if (SHORTEST..=LONGEST).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err(format!(
+            "{text:?} is not between 1s and 10s: a node that is silent for 30s counts as lost"
+        ))
+    }
+}
+
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As enrolment writes it.
+    const WRITTEN: &str = r#"version = 1
+node = "web-1"
+mesh = "home"
+urls = ["tls://bus.example:4222"]
+ca = "ca.pem"
+credential = "node.creds"
+box_key = "node.xkey"
+controller = "VBNA7VKUH6JUE2TMOHX7SVKQI6PL6GVWNZDA67QJWL6PTMLMWE6MYTX3"
+runtime = "process"
+
+[bus]
+account = "MESH"
+"#;
+
+    fn parse(text: &str) -> Result<AgentConfig, ReadConfigError> {
+        AgentConfig::parse(Path::new("/etc/mesh/agent.toml"), text)
+    }
+
+    #[test]
+    fn what_enrolment_writes_is_read_and_written_again_byte_for_byte() {
+        let config = parse(WRITTEN).unwrap();
+        assert_eq!(config.ca, Path::new("/etc/mesh/ca.pem"));
+        assert_eq!(config.state_dir, Path::new("/etc/mesh"));
+        assert_eq!(config.heartbeat, AgentConfig::HEARTBEAT);
+        assert_eq!(config.runtime, RuntimeKind::Process);
+        assert_eq!(config.render(Path::new("/etc/mesh")).unwrap(), WRITTEN);
+    }
+
+    #[test]
+    fn what_an_operator_changes_is_kept() {
+        let text = WRITTEN
+            .replace(
+                "runtime = \"process\"",
+                "runtime = \"dry-run\"\nheartbeat = \"2s\"\nstate_dir = \"/srv/mesh\"",
+            )
+            .replace("\"ca.pem\"", "\"/etc/ssl/mesh.pem\"")
+            .replace("account", "domain = \"hub\"\naccount");
+        let config = parse(&text).unwrap();
+        assert_eq!(config.runtime, RuntimeKind::DryRun);
+        assert_eq!(config.heartbeat, Duration::from_secs(2));
+        assert_eq!(config.state_dir, Path::new("/srv/mesh"));
+        assert_eq!(config.ca, Path::new("/etc/ssl/mesh.pem"));
+        assert_eq!(config.bus.domain.as_deref(), Some("hub"));
+        assert_eq!(config.render(Path::new("/etc/mesh")).unwrap(), text);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_key() {
+        for (from, to, said) in [
+            ("box_key", "boxkey", "did you mean \"box_key\"?"),
+            (
+                "[bus]",
+                "hartbeat = \"5s\"\n[bus]",
+                "did you mean \"heartbeat\"?",
+            ),
+            ("node = \"web-1\"\n", "", "needs a key \"node\""),
+            ("web-1", "web.1", "no dots"),
+            (
+                "version = 1\n",
+                "version = 2\n",
+                "version 2 is not known here",
+            ),
+            ("VBNA", "UBNA", "signing public key"),
+            (
+                "[\"tls://bus.example:4222\"]",
+                "[]",
+                "urls: names no server",
+            ),
+            ("tls://", "http://", "urls: \"http://bus.example:4222\""),
+            ("\"process\"", "\"docker\"", "is none of process, dry-run"),
+            (
+                "[bus]",
+                "heartbeat = \"1m\"\n[bus]",
+                "not between 1s and 10s",
+            ),
+            ("[bus]", "heartbeat = \"soon\"\n[bus]", "is no duration"),
+        ] {
+            let text = WRITTEN.replacen(from, to, 1);
+            assert_ne!(text, WRITTEN, "{from}");
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(
+                error.contains(said) && error.contains("/etc/mesh/agent.toml"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_no_node_is_told_how_to_become_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = AgentConfig::read(&dir.path().join("agent.toml")).unwrap_err();
+        assert!(error.to_string().contains("`enrol TOKEN`"), "{error}");
+    }
+
+    #[test]
+    fn a_written_file_is_read_from_disk_with_whole_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.toml");
+        let config = AgentConfig::parse(&path, WRITTEN).unwrap();
+        config.write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), WRITTEN);
+        assert_eq!(AgentConfig::read(&path).unwrap(), config);
+    }
+}

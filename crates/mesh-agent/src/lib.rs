@@ -1,0 +1,25 @@
+//! The agent's shell: its files, its disk, its runtime, and how its host joins a mesh.
+//!
+//! - [`AgentConfig`]: `agent.toml`, as enrolment writes it and an operator may change it
+//! - [`StateDir`]: what an agent keeps, held by one agent at a time
+//! - [`DiskMemory`]: the newest declaration and the reports not yet sent, on disk
+//! - [`HostWorkloads`]: modules with their credentials opened, over this host's runtime
+//! - [`run`], [`run_over`]: the agent itself, over the bus of its configuration or over any
+//! - [`join`]: how a host with a token asks to become a node
+//! - [`Status`]: what the files of an agent say, whether it runs or not
+
+mod config;
+mod join;
+mod memory;
+mod run;
+mod state_dir;
+mod status;
+mod workloads;
+
+pub use config::{AgentConfig, ReadConfigError, RuntimeKind, WriteConfigError};
+pub use join::{JoinError, JoinPace, join};
+pub use memory::{DiskMemory, LoadError};
+pub use run::{AgentHost, RunAgentError, run, run_over, verifier};
+pub use state_dir::{StateDir, TakeStateDirError};
+pub use status::{ModuleStatus, Phase, Status, StatusError};
+pub use workloads::{HostWorkloads, Surroundings};

@@ -1,0 +1,202 @@
+//! The agent itself: everything it needs is opened, and its loop runs until it is told to stop.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mesh_auth::creds::{Credentials, CredentialsFileError};
+use mesh_auth::keyfile::{KeyFileError, read_secret};
+use mesh_auth::keys::{BoxKey, KeyTextError, SigningPublic};
+use mesh_auth::sign;
+use mesh_auth::tls::{TrustError, ca_client_config};
+use mesh_bus::{AgentLoop, AgentParts, BusError, NodeBus, Verifier};
+use mesh_control::AgentSettings;
+use mesh_derive::Bounds;
+use mesh_model::NodeName;
+use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsNode};
+use mesh_runtime::{DryRun, HostConfig, Pace, ProcessRuntime, Runtime, RuntimeError};
+
+use crate::{
+    AgentConfig, DiskMemory, HostWorkloads, LoadError, RuntimeKind, StateDir, Surroundings,
+    TakeStateDirError,
+};
+
+/// What an agent needs besides a bus.
+#[derive(Debug)]
+pub struct AgentHost {
+    /// The node.
+    pub node: NodeName,
+    /// Knows the controller's signature.
+    pub verifier: Verifier,
+    /// Between two signs of life.
+    pub heartbeat: Duration,
+    /// How modules are run.
+    pub runtime: RuntimeKind,
+    /// Where things are kept.
+    pub state: StateDir,
+    /// What modules are told.
+    pub surroundings: Surroundings,
+}
+
+/// Why an agent does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunAgentError {
+    /// Its directory.
+    #[error(transparent)]
+    State(#[from] TakeStateDirError),
+    /// Its credential.
+    #[error(transparent)]
+    Credential(#[from] CredentialsFileError),
+    /// The file of the key secrets are sealed to.
+    #[error(transparent)]
+    BoxKeyFile(#[from] KeyFileError),
+    /// The key secrets are sealed to.
+    #[error("{} holds no key; replace this host with `meshctl node rejoin`", path.display())]
+    BoxKey {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: KeyTextError,
+    },
+    /// The file of the certificate authority.
+    #[error("the certificate authority {} cannot be read; copy ca.pem from another node", path.display())]
+    CaFile {
+        /// The file.
+        path: PathBuf,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// The certificate authority.
+    #[error(transparent)]
+    Ca(#[from] TrustError),
+    /// Its memory.
+    #[error(transparent)]
+    Memory(#[from] LoadError),
+    /// Its runtime.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// Its bus, in a way that no waiting mends.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+}
+
+/// Runs the agent of this configuration until `stop` is ready; what it started goes on running. A bus that is away stops
+/// nothing: what was last declared runs, and the bus is tried for ever.
+pub async fn run(
+    config: AgentConfig,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), RunAgentError> {
+    let state = StateDir::take(&config.state_dir).await?;
+    let credential = bus_credential(&Credentials::read(&config.credential)?);
+    let box_key = read_box_key(&config)?;
+    let endpoint = endpoint(&config)?;
+    let idle = Duration::from_secs(Bounds::default().idle_heartbeat_secs.into());
+    let dialling = Dialling {
+        first: FirstAttempt::MayFail,
+        seed: mesh_host::seed(),
+    };
+    let facts = config.bus.clone();
+    let bus =
+        NatsNode::connect(&endpoint, &credential, &config.node, facts, idle, dialling).await?;
+    let host = AgentHost {
+        verifier: verifier(config.controller),
+        heartbeat: config.heartbeat,
+        runtime: config.runtime,
+        surroundings: Surroundings {
+            node: config.node.clone(),
+            urls: config.urls,
+            ca: Some(config.ca),
+            bus: config.bus,
+            box_key,
+            credentials: state.credentials(),
+        },
+        node: config.node,
+        state,
+    };
+    run_over(bus, host, stop).await
+}
+
+/// Runs an agent over any bus until `stop` is ready; what it started goes on running.
+pub async fn run_over<B: NodeBus>(
+    bus: B,
+    host: AgentHost,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), RunAgentError> {
+    let memory = DiskMemory::new(host.state.memory());
+    let remembered = memory.load_or_set_aside()?;
+    let runtime = open_runtime(host.runtime, &host.state).await?;
+    let session = mesh_host::now().as_millis();
+    let mut settings = AgentSettings::new(host.node.clone(), session);
+    settings.heartbeat = u64::try_from(host.heartbeat.as_millis()).unwrap_or(u64::MAX);
+    let generation = remembered.declaration.as_ref().map(|d| d.generation);
+    tracing::info!(
+        node = %host.node,
+        generation = generation.map(tracing::field::display),
+        "the agent runs"
+    );
+    let agent = AgentLoop::new(AgentParts {
+        bus,
+        workloads: HostWorkloads::new(runtime, host.surroundings),
+        memory,
+        remembered,
+        settings,
+        verifier: host.verifier,
+        clock: mesh_host::now,
+    });
+    agent.run(stop).await;
+    tracing::info!(node = %host.node, "the agent stops; what it started goes on running");
+    Ok(())
+}
+
+/// What knows the signatures of a controller.
+pub fn verifier(controller: SigningPublic) -> Verifier {
+    Verifier::new(move |message, signature| sign::verify(&controller, message, signature).is_ok())
+}
+
+async fn open_runtime(kind: RuntimeKind, state: &StateDir) -> Result<Runtime, RuntimeError> {
+    match kind {
+        RuntimeKind::DryRun => Ok(Runtime::DryRun(DryRun::new())),
+        RuntimeKind::Process => {
+            let (processes, adopted) = ProcessRuntime::open(HostConfig {
+                dir: state.runtime(),
+                base_env: mesh_host::base_env(),
+                pace: Pace::default(),
+                seed: mesh_host::seed(),
+                now: mesh_host::now,
+            })
+            .await?;
+            for found in adopted {
+                tracing::info!(module = %found.module, release = found.release, pid = found.pid, "still runs");
+            }
+            Ok(Runtime::Process(processes))
+        }
+    }
+}
+
+fn bus_credential(credentials: &Credentials) -> Credential {
+    match credentials {
+        Credentials::Nkey(key) => Credential::NKeySeed(key.seed().expose().to_owned()),
+        Credentials::Jwt(_) => Credential::Creds(credentials.render().expose().to_owned()),
+    }
+}
+
+fn read_box_key(config: &AgentConfig) -> Result<BoxKey, RunAgentError> {
+    let seed = read_secret(&config.box_key)?;
+    BoxKey::from_seed(seed.expose().trim()).map_err(|source| RunAgentError::BoxKey {
+        path: config.box_key.clone(),
+        source,
+    })
+}
+
+fn endpoint(config: &AgentConfig) -> Result<Endpoint, RunAgentError> {
+    let ca = fs::read_to_string(&config.ca).map_err(|source| RunAgentError::CaFile {
+        path: config.ca.clone(),
+        source,
+    })?;
+    Ok(Endpoint {
+        urls: config.urls.clone(),
+        tls: Some(ca_client_config(&ca)?),
+        name: format!("node/{}", config.node),
+    })
+}

@@ -1,0 +1,233 @@
+//! What the files of an agent say, read beside it: whether it runs or not, and without disturbing it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mesh_control::Remembered;
+use mesh_model::ModuleName;
+use serde::Deserialize;
+
+use crate::state_dir::{is_held, memory_path, runtime_path};
+use crate::{DiskMemory, LoadError};
+
+/// What is known of an agent and its modules from its state directory.
+#[derive(Debug)]
+pub struct Status {
+    /// Whether an agent holds the directory now.
+    pub running: bool,
+    /// What it would find after a restart.
+    pub remembered: Remembered,
+    /// Every module the runtime has a record of, by name. A dry run leaves none.
+    pub modules: Vec<ModuleStatus>,
+}
+
+/// One module, as its record and `/proc` have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleStatus {
+    /// The module.
+    pub module: ModuleName,
+    /// The release it was started as.
+    pub release: String,
+    /// What it does.
+    pub phase: Phase,
+    /// How often it was started again.
+    pub restarts: u32,
+}
+
+/// What a module does, as far as one can see from beside its agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// It is being started.
+    Starting,
+    /// Its process runs.
+    Running {
+        /// Which.
+        pid: u32,
+    },
+    /// It has no process now.
+    Gone,
+    /// It ended and is not to be started again.
+    Ended {
+        /// How.
+        reason: String,
+    },
+}
+
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// The host does not let something be read.
+    #[error("{} cannot be read; is this the agent's own user?", path.display())]
+    Unreadable {
+        /// What.
+        path: PathBuf,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// What is remembered.
+    #[error(transparent)]
+    Memory(#[from] LoadError),
+}
+
+impl Status {
+    /// Reads a state directory.
+    pub fn read(dir: &Path) -> Result<Self, StatusError> {
+        let unreadable = |path: &Path, source| StatusError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        Ok(Self {
+            running: is_held(dir).map_err(|error| unreadable(dir, error))?,
+            remembered: DiskMemory::new(memory_path(dir)).load()?,
+            modules: modules(&runtime_path(dir))
+                .map_err(|error| unreadable(&runtime_path(dir), error))?,
+        })
+    }
+}
+
+/// As much of the runtime's record of an instance as is shown; the rest is the runtime's own.
+#[derive(Deserialize)]
+struct Record {
+    module: ModuleName,
+    release: String,
+    restarts: u32,
+    phase: RecordPhase,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RecordPhase {
+    Starting {},
+    Running { pid: u32, start: u64, boot: String },
+    Gone,
+    Ended { reason: String },
+}
+
+fn modules(dir: &Path) -> io::Result<Vec<ModuleStatus>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let boot = fs::read_to_string(BOOT_ID)?;
+    let mut modules = Vec::new();
+    for entry in entries {
+        let path = entry?.path().join("state.json");
+        let Ok(bytes) = fs::read(&path) else { continue };
+        match serde_json::from_slice::<Record>(&bytes) {
+            Ok(record) => modules.push(record.into_status(boot.trim())),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a record is not understood");
+            }
+        }
+    }
+    modules.sort_by(|a, b| a.module.cmp(&b.module));
+    Ok(modules)
+}
+
+impl Record {
+    fn into_status(self, boot: &str) -> ModuleStatus {
+        ModuleStatus {
+            module: self.module,
+            release: self.release,
+            restarts: self.restarts,
+            phase: match self.phase {
+                RecordPhase::Starting {} => Phase::Starting,
+                // A number is used again; a number and when it began are not.
+                RecordPhase::Running {
+                    pid,
+                    start,
+                    boot: then,
+                } => {
+                    if then == boot && started_at(pid) == Some(start) {
+                        Phase::Running { pid }
+                    } else {
+                        Phase::Gone
+                    }
+                }
+                RecordPhase::Gone => Phase::Gone,
+                RecordPhase::Ended { reason } => Phase::Ended { reason },
+            },
+        }
+    }
+}
+
+/// When a process began, in ticks since boot; nothing when it has ended (`proc_pid_stat(5)`, fields 3 and 22).
+fn started_at(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, and may hold any of either.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let start = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X" | "x")).then_some(start)
+}
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+#[cfg(test)]
+mod tests {
+    use mesh_model::{PublicKey, Restart, Run, Sealed, Workload};
+    use mesh_runtime::{Desired, HostConfig, Pace, ProcessRuntime};
+
+    use super::*;
+
+    fn sleeper() -> Desired {
+        Desired {
+            workload: Workload {
+                module: "sleeper".parse().unwrap(),
+                release: "7".to_owned(),
+                run: Run::command(["sleep".to_owned(), "600".to_owned()]).unwrap(),
+                after: [].into(),
+                env: [].into(),
+                restart: Restart::Always,
+                key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+                credential: Sealed(vec![]),
+            },
+            extra_env: [].into(),
+        }
+    }
+
+    #[test]
+    fn an_empty_directory_has_no_agent_and_no_modules() {
+        let dir = tempfile::tempdir().unwrap();
+        let status = Status::read(dir.path()).unwrap();
+        assert!(!status.running && status.modules.is_empty());
+        assert_eq!(status.remembered, Remembered::default());
+    }
+
+    /// Against the runtime itself, whose records these are.
+    #[tokio::test]
+    async fn a_running_module_is_seen_from_beside_and_gone_when_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (runtime, _) = ProcessRuntime::open(HostConfig {
+            dir: runtime_path(dir.path()),
+            base_env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            pace: Pace::default(),
+            seed: 7,
+            now: mesh_host::now,
+        })
+        .await
+        .unwrap();
+        let states = runtime.apply(vec![sleeper()]).await.unwrap();
+        let pid = states[&"sleeper".parse().unwrap()].pid.unwrap();
+        let [seen] = modules(&runtime_path(dir.path()))
+            .unwrap()
+            .try_into()
+            .unwrap();
+        assert_eq!(seen.phase, Phase::Running { pid });
+        assert_eq!((seen.release.as_str(), seen.restarts), ("7", 0));
+
+        let state = runtime_path(dir.path()).join("sleeper/state.json");
+        let record = fs::read(&state).unwrap();
+        runtime.stop_all().await.unwrap();
+        assert!(modules(&runtime_path(dir.path())).unwrap().is_empty());
+        // As after a crash of the host between the end and the writing of it.
+        fs::write(&state, record).unwrap();
+        let [seen] = modules(&runtime_path(dir.path()))
+            .unwrap()
+            .try_into()
+            .unwrap();
+        assert_eq!(seen.phase, Phase::Gone);
+    }
+}

@@ -1,0 +1,150 @@
+//! What a node runs: each module with its credential opened and its surroundings told, over this host's runtime.
+
+mod prepare;
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use mesh_auth::keys::BoxKey;
+use mesh_bus::{States, Workloads};
+use mesh_model::{BusFacts, Declaration, Generation, NodeName};
+use mesh_runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, spawn_blocking};
+
+/// What every module of this host is told, and what opens its credential.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The node.
+    pub node: NodeName,
+    /// Where the bus is reached.
+    pub urls: Vec<String>,
+    /// The certificate authority of the bus, where it has one.
+    pub ca: Option<PathBuf>,
+    /// What of the bus stands in the subjects a module checks.
+    pub bus: BusFacts,
+    /// The key credentials are sealed to.
+    pub box_key: BoxKey,
+    /// Where opened credentials are kept, one file a module, for their owner alone.
+    pub credentials: PathBuf,
+}
+
+/// The workloads of this host.
+///
+/// A module whose credential cannot be opened is reported failed, with the reason, and is not run; the others are.
+#[derive(Debug)]
+pub struct HostWorkloads {
+    surroundings: Arc<Surroundings>,
+    shown: Arc<Shown>,
+    /// The newest declaration that was begun; held while its order is prepared and given.
+    newest: tokio::sync::Mutex<Option<Generation>>,
+    /// What shows the runtime's changes; aborted when this is dropped.
+    _changes: JoinSet<()>,
+}
+
+/// What the runtime says and what never reached it, as one.
+#[derive(Debug)]
+struct Shown {
+    runtime: Runtime,
+    refused: Mutex<States>,
+    states: watch::Sender<States>,
+}
+
+impl HostWorkloads {
+    /// Over a runtime. Must be called within tokio's.
+    pub fn new(runtime: Runtime, surroundings: Surroundings) -> Self {
+        let mut changes = runtime.changes();
+        let shown = Arc::new(Shown {
+            states: watch::Sender::new(runtime.states()),
+            refused: Mutex::default(),
+            runtime,
+        });
+        let mut tasks = JoinSet::new();
+        let to = Arc::clone(&shown);
+        tasks.spawn(async move {
+            while changes.changed().await.is_ok() {
+                to.show();
+            }
+        });
+        Self {
+            surroundings: Arc::new(surroundings),
+            shown,
+            newest: tokio::sync::Mutex::default(),
+            _changes: tasks,
+        }
+    }
+
+    /// Forgets the credentials of modules that are no longer declared, unless something newer was.
+    async fn forget_others(&self, generation: Generation, declared: BTreeSet<String>) {
+        let newest = self.newest.lock().await;
+        if *newest == Some(generation) {
+            let dir = self.surroundings.credentials.clone();
+            let forgotten = spawn_blocking(move || prepare::forget_others(&dir, &declared)).await;
+            if let Ok(Err(error)) = forgotten {
+                tracing::warn!(%error, "credentials of modules that are no longer declared are left on disk");
+            }
+        }
+    }
+}
+
+impl Workloads for HostWorkloads {
+    async fn carry_out(&self, declaration: Declaration) -> Result<States, String> {
+        let generation = declaration.generation;
+        let mut newest = self.newest.lock().await;
+        // Calls are tasks, and tasks begin in any order.
+        if *newest > Some(generation) {
+            return Ok(self.shown.show());
+        }
+        *newest = Some(generation);
+        let surroundings = Arc::clone(&self.surroundings);
+        let declared = prepare::file_names(&declaration);
+        let prepared = spawn_blocking(move || prepare::prepare(&surroundings, declaration))
+            .await
+            .map_err(|ended| ended.to_string())?
+            .map_err(|error| error.to_string())?;
+        self.shown.refuse(prepared.refused);
+        let mut applied = pin!(self.shown.runtime.apply(prepared.desired));
+        // The first poll gives the order, so that of two orders the newer is given last; a newer one need not wait
+        // until this one is carried out.
+        let begun = poll_fn(|context| Poll::Ready(applied.as_mut().poll(context))).await;
+        drop(newest);
+        let result = match begun {
+            Poll::Ready(result) => result,
+            Poll::Pending => applied.await,
+        };
+        result.map_err(|error| error.to_string())?;
+        self.forget_others(generation, declared).await;
+        Ok(self.shown.show())
+    }
+
+    fn states(&self) -> watch::Receiver<States> {
+        self.shown.states.subscribe()
+    }
+}
+
+impl Shown {
+    fn refuse(&self, refused: States) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+
+    /// Says what every module does now.
+    fn show(&self) -> States {
+        // Held throughout: two who show at once must not leave the older of two views.
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.runtime.states();
+        states.extend(refused.clone());
+        self.states.send_if_modified(|before| {
+            let new = *before != states;
+            before.clone_from(&states);
+            new
+        });
+        states
+    }
+}
+
+#[cfg(test)]
+mod tests;
