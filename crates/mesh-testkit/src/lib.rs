@@ -1,1 +1,3 @@
 //! The simulator, real servers on their own ports, folders and cases.
+
+pub mod sim;
