@@ -1,3 +1,43 @@
-//! The mesh's meshctl.
+//! What an operator of a mesh types.
 
-fn main() {}
+mod cli;
+mod declare;
+mod derive;
+mod exit;
+mod list;
+mod out;
+mod table;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, ModuleVerb, NodeVerb, SeatVerb, TokenVerb, Verb};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.verb {
+        Verb::Plan { dir } => declare::plan(&cli, dir).await,
+        Verb::Apply(apply) => declare::apply(&cli, apply).await,
+        Verb::Status => list::status(&cli).await,
+        Verb::Node(NodeVerb::Ls) => list::nodes(&cli).await,
+        Verb::Node(NodeVerb::Rm { node, .. }) => declare::remove_node(&cli, node).await,
+        Verb::Node(NodeVerb::Label { node, labels }) => declare::label(&cli, node, labels).await,
+        Verb::Node(NodeVerb::Rejoin { node, ttl }) => token::rejoin(&cli, node, *ttl).await,
+        Verb::Module(ModuleVerb::Ls) => list::modules(&cli).await,
+        Verb::Module(ModuleVerb::New { module }) => Ok(declare::skeleton(module)),
+        Verb::Seat(SeatVerb::Ls) => list::seats(&cli).await,
+        Verb::Seat(SeatVerb::Assign { seat, module }) => {
+            declare::assign(&cli, seat, Some(module)).await
+        }
+        Verb::Seat(SeatVerb::Release { seat }) => declare::assign(&cli, seat, None).await,
+        Verb::Token(TokenVerb::Create(create)) => token::create(&cli, create).await,
+        Verb::Derive { dir } => derive::derive(&cli, dir),
+        Verb::Reports { node } => list::reports(&cli, node.as_ref()).await,
+        Verb::Doctor => list::doctor(&cli).await,
+        Verb::RefuseStore { time } => declare::refuse_store(&cli, *time).await,
+    };
+    result.unwrap_or_else(|error| exit::failed(&cli, &error))
+}

@@ -15,3 +15,8 @@ pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, EntropyErro
     getrandom::fill(bytes.as_mut_slice())?;
     Ok(bytes)
 }
+
+/// `N` bytes nobody else has, for what must be one of its kind and is no secret.
+pub fn unique<const N: usize>() -> Result<[u8; N], EntropyError> {
+    random().map(|bytes| *bytes)
+}

@@ -24,7 +24,7 @@ pub mod tls;
 
 mod entropy;
 
-pub use entropy::EntropyError;
+pub use entropy::{EntropyError, unique};
 
 #[cfg(test)]
 mod on_a_server;

@@ -159,7 +159,15 @@ where
 
     /// Runs until `stop` is ready, or until going on would lose or overwrite something.
     pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), LoopError> {
-        self.bus.take_over().await?;
+        if let Err(error) = self.bus.take_over().await {
+            if !error.is_passing() {
+                return Err(error.into());
+            }
+            // A bus that holds nothing yet has no epoch to take: its streams come first.
+            tracing::debug!(%error, "the bus is brought to the plan before it is taken over");
+            self.bus.assert(&self.core.plan()).await?;
+            self.bus.take_over().await?;
+        }
         let first = std::mem::take(&mut self.first);
         self.carry_out(first)?;
         let mut ticks = tokio::time::interval(TICK);

@@ -1,0 +1,347 @@
+//! The controller's configuration: as typed, then as meant.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use mesh_host::Place;
+use mesh_model::MeshName;
+use mesh_store::EngineKind;
+use mesh_window::Limits;
+use serde::Deserialize;
+
+use crate::cli::{Cli, ConfigVerb};
+use crate::out;
+
+/// The configuration as it is meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// What a new mesh is called, until something is applied.
+    pub(crate) mesh: MeshName,
+    /// Which engine a new store has.
+    pub(crate) engine: EngineKind,
+    /// How long a refused message is held.
+    pub(crate) window: Limits,
+    /// The bus.
+    pub(crate) bus: Bus,
+    /// The file it comes from, if there is one.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Which bus.
+#[derive(Debug, Clone)]
+pub(crate) enum Bus {
+    /// A NATS server this controller brings along.
+    Managed(Managed),
+    /// A NATS server somebody else runs.
+    Server(Server),
+    /// No broker: one machine, one node, in this process.
+    Loopback,
+}
+
+/// A NATS server this controller brings along.
+#[derive(Debug, Clone)]
+pub(crate) struct Managed {
+    /// The port it listens on; 0 takes a free one and keeps it.
+    pub(crate) port: u16,
+    /// The address it listens on.
+    pub(crate) listen: std::net::IpAddr,
+    /// Names and addresses hosts reach it by, besides loopback.
+    pub(crate) names: Vec<String>,
+    /// Where to look for `nats-server` first.
+    pub(crate) server: Option<PathBuf>,
+    /// When it has what it confirms on disk; nothing for before it confirms.
+    pub(crate) sync: Option<Duration>,
+}
+
+/// A NATS server somebody else runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    /// Where it is.
+    pub(crate) urls: Vec<String>,
+    /// Who vouches for its certificate.
+    pub(crate) ca: PathBuf,
+    /// The file of users it includes.
+    pub(crate) users_file: PathBuf,
+    /// Copies of each stream.
+    pub(crate) replicas: u8,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Typed {
+    mesh: TypedMesh,
+    store: TypedStore,
+    window: TypedWindow,
+    bus: TypedBus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TypedMesh {
+    name: Option<MeshName>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TypedStore {
+    engine: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TypedWindow {
+    bound: Option<String>,
+    first: Option<String>,
+    cap: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TypedBus {
+    default: Option<String>,
+    nats: Option<TypedNats>,
+    loopback: Option<TypedLoopback>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypedLoopback {}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TypedNats {
+    kind: Option<String>,
+    port: Option<u16>,
+    listen: Option<std::net::IpAddr>,
+    names: Vec<String>,
+    server: Option<PathBuf>,
+    sync: Option<String>,
+    urls: Vec<String>,
+    ca: Option<PathBuf>,
+    users_file: Option<PathBuf>,
+    replicas: Option<u8>,
+}
+
+impl Config {
+    /// Reads the file that is named, or the system's if there is one.
+    pub(crate) fn load(cli: &Cli) -> anyhow::Result<Self> {
+        let file = match &cli.config {
+            Some(file) => Some(file.clone()),
+            None => Some(mesh_host::config_file(Place::Controller)).filter(|file| file.exists()),
+        };
+        let typed = match &file {
+            Some(file) => read(file)?,
+            None => Typed::default(),
+        };
+        Self::meant(typed, file)
+    }
+
+    fn meant(typed: Typed, file: Option<PathBuf>) -> anyhow::Result<Self> {
+        let defaults = Limits::default();
+        let window = Limits {
+            bound: duration(
+                "window.bound",
+                typed.window.bound.as_deref(),
+                defaults.bound,
+            )?,
+            first: duration(
+                "window.first",
+                typed.window.first.as_deref(),
+                defaults.first,
+            )?,
+            cap: duration("window.cap", typed.window.cap.as_deref(), defaults.cap)?,
+        };
+        let engine = match typed.store.engine {
+            Some(engine) => engine.parse().context("store.engine")?,
+            None => EngineKind::default(),
+        };
+        let mesh = match typed.mesh.name {
+            Some(name) => name,
+            None => MeshName::new("home")?,
+        };
+        Ok(Self {
+            mesh,
+            engine,
+            window,
+            bus: bus(typed.bus)?,
+            file,
+        })
+    }
+}
+
+const LOOPBACK: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+fn read(file: &Path) -> anyhow::Result<Typed> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("configuration {} cannot be read", file.display()))?;
+    Ok(mesh_files::read(&file.display().to_string(), &text)?)
+}
+
+fn bus(typed: TypedBus) -> anyhow::Result<Bus> {
+    let chosen = typed.default.as_deref();
+    match (chosen, typed.nats, typed.loopback) {
+        (Some("loopback"), _, _) | (None, None, Some(_)) => Ok(Bus::Loopback),
+        (Some("nats") | None, nats, _) => nats_bus(nats.unwrap_or_default()),
+        (Some(other), _, _) => Err(anyhow!(
+            "bus.default = {other:?}: this release has \"nats\" and \"loopback\""
+        )),
+    }
+}
+
+fn nats_bus(typed: TypedNats) -> anyhow::Result<Bus> {
+    match typed.kind.as_deref() {
+        None | Some("managed") => {
+            if !typed.urls.is_empty() || typed.ca.is_some() || typed.users_file.is_some() {
+                bail!("bus.nats: urls, ca and users_file belong to kind = \"server\"");
+            }
+            let sync = match typed.sync.as_deref() {
+                Some("always") => None,
+                Some(text) => Some(duration("bus.nats.sync", Some(text), Duration::ZERO)?),
+                None => Some(Duration::from_mins(2)),
+            };
+            Ok(Bus::Managed(Managed {
+                port: typed.port.unwrap_or(0),
+                listen: typed.listen.unwrap_or(LOOPBACK),
+                names: typed.names,
+                server: typed.server,
+                sync,
+            }))
+        }
+        Some("server") => {
+            if typed.urls.is_empty() {
+                bail!("bus.nats: kind = \"server\" needs urls = [\"tls://host:4222\"]");
+            }
+            Ok(Bus::Server(Server {
+                urls: typed.urls,
+                ca: typed.ca.context("bus.nats: kind = \"server\" needs ca = \"FILE\"")?,
+                users_file: typed.users_file.context(
+                    "bus.nats: kind = \"server\" needs users_file = \"FILE\", which the server includes",
+                )?,
+                replicas: typed.replicas.unwrap_or(1),
+            }))
+        }
+        Some(other) => bail!("bus.nats.kind = {other:?}: write \"managed\" or \"server\""),
+    }
+}
+
+fn duration(key: &str, text: Option<&str>, default: Duration) -> anyhow::Result<Duration> {
+    let Some(text) = text else {
+        return Ok(default);
+    };
+    humantime::parse_duration(text)
+        .with_context(|| format!("{key} = {text:?} is no duration: write for instance \"10m\""))
+}
+
+/// Prints the configuration, a file to begin with, or what is wrong.
+pub(crate) fn show(cli: &Cli, verb: ConfigVerb) -> anyhow::Result<()> {
+    match verb {
+        ConfigVerb::Init => out::data(SKELETON),
+        ConfigVerb::Validate => {
+            let config = Config::load(cli)?;
+            let file = config.file.map(|file| file.display().to_string());
+            let file = file.unwrap_or_else(|| "no file, the defaults".to_owned());
+            out::data(&format!("ok: {file}\n"));
+        }
+        ConfigVerb::Show { origin } => out::data(&Config::load(cli)?.render(cli, origin)),
+    }
+    Ok(())
+}
+
+impl Config {
+    fn render(&self, cli: &Cli, origin: bool) -> String {
+        let file = self.file.as_deref().map(Path::display);
+        let from_file = file.map_or_else(
+            || "default".to_owned(),
+            |file| format!("{file}, or default"),
+        );
+        let from_flag = if cli.state_dir.is_some() {
+            "flag or MESH_STATE_DIR"
+        } else {
+            "default"
+        };
+        let bus = match &self.bus {
+            Bus::Loopback => "loopback".to_owned(),
+            Bus::Server(server) => format!("nats server {}", server.urls.join(",")),
+            Bus::Managed(managed) => format!("nats managed {}:{}", managed.listen, managed.port),
+        };
+        let window = self.window;
+        let rows = [
+            (
+                "state-dir",
+                cli.state_dir().display().to_string(),
+                from_flag,
+            ),
+            ("mesh.name", self.mesh.to_string(), from_file.as_str()),
+            ("store.engine", self.engine.to_string(), &from_file),
+            ("window.bound", human(window.bound), &from_file),
+            ("window.first", human(window.first), &from_file),
+            ("window.cap", human(window.cap), &from_file),
+            ("bus", bus, &from_file),
+        ];
+        let line = |(key, value, from): &(&str, String, &str)| {
+            if origin {
+                format!("{key} = {value:?}  # {from}\n")
+            } else {
+                format!("{key} = {value:?}\n")
+            }
+        };
+        rows.iter().map(line).collect()
+    }
+}
+
+fn human(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+const SKELETON: &str = r#"version = 1
+
+[mesh]
+# name = "home"            # what a new mesh is called, until something is applied
+
+[store]
+# engine = "redb"          # or "sled"; fixed for the life of a store
+
+[window]
+# bound = "10m"            # how long a report the store refuses is held before it is let go
+
+[bus.nats]
+# kind = "managed"         # the controller brings its own server; "server" uses one somebody else runs
+# listen = "127.0.0.1"     # "0.0.0.0" for hosts elsewhere; name this machine below
+# port = 0                 # 0 takes a free one and keeps it
+# names = ["bus.example"]  # what hosts elsewhere call this machine
+# sync = "2m"              # when the server has what it confirms on disk; "always" is safest and slow
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(text: &str) -> anyhow::Result<Config> {
+        Config::meant(mesh_files::read("controller.toml", text)?, None)
+    }
+
+    #[test]
+    fn the_skeleton_means_the_defaults() {
+        let config = meant(SKELETON).unwrap();
+        assert!(matches!(config.bus, Bus::Managed(Managed { port: 0, .. })));
+        assert_eq!(config.window.bound, Limits::default().bound);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_key() {
+        for (text, said) in [
+            ("version = 1\n[window]\nbund = \"1m\"", "did you mean"),
+            ("version = 1\n[window]\nbound = \"soon\"", "window.bound"),
+            ("version = 1\n[bus]\ndefault = \"mqtt\"", "bus.default"),
+            ("version = 1\n[bus.nats]\nkind = \"server\"", "needs urls"),
+            ("version = 1\n[bus.nats]\nkind = \"own\"", "bus.nats.kind"),
+            ("version = 1\n[bus.nats]\nca = \"x\"", "belong to kind"),
+            ("version = 1\n[store]\nengine = \"oracle\"", "store.engine"),
+            ("[store]\n", "version = 1"),
+        ] {
+            let error = format!("{:#}", meant(text).unwrap_err());
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The bus this controller brings along: a NATS server of its own, with accounts, keys and certificates made here.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use mesh_auth::tls::{CaFingerprint, ca_client_config};
+use mesh_derive::{Plan, render::nats_conf};
+use mesh_model::BusFacts;
+use mesh_nats::{
+    Authority, ControllerSetup, Credential, Dialling, Endpoint, FirstAttempt, ManagedServer,
+    NatsController, ServerSpec, SyncPolicy, SysConnection, TlsFiles,
+};
+
+use crate::config::Managed;
+use crate::keys::{Certificates, Keys, public};
+use crate::state::Layout;
+
+/// A bus that is there, and how hosts reach it.
+#[derive(Debug)]
+pub(crate) struct NatsBus {
+    /// The controller's side.
+    pub(crate) bus: NatsController,
+    /// The server, if it is ours.
+    pub(crate) server: Option<ManagedServer>,
+    /// What hosts are told.
+    pub(crate) reach: Reach,
+}
+
+/// How hosts reach the bus.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    /// Where.
+    pub(crate) urls: Vec<String>,
+    /// Who vouches for it.
+    pub(crate) ca: CaFingerprint,
+}
+
+/// What of a bus of ours stands in subjects.
+pub(crate) fn facts() -> BusFacts {
+    BusFacts {
+        domain: None,
+        account: nats_conf::MESH_ACCOUNT.to_owned(),
+    }
+}
+
+/// Starts the server, or adopts the one that runs, and connects.
+pub(crate) async fn start(
+    managed: &Managed,
+    layout: &Layout,
+    keys: &Keys,
+    plan: &Plan,
+) -> anyhow::Result<NatsBus> {
+    let certificates = Certificates::open(&layout.tls(), &managed.names)?;
+    let accounts = nats_conf::accounts(plan, &public(&keys.controller)?, &public(&keys.system)?);
+    let spec = ServerSpec {
+        name: "mesh".to_owned(),
+        candidates: candidates(managed),
+        search_path: mesh_host::search_path(),
+        dir: layout.bus(),
+        store_dir: layout.bus().join("jetstream"),
+        port: managed.port,
+        max_payload: 1 << 20,
+        sync: managed.sync.map_or(SyncPolicy::Always, SyncPolicy::Every),
+        tls: Some(TlsFiles {
+            cert: certificates.chain.clone(),
+            key: certificates.key.clone(),
+        }),
+        accounts,
+        edge_users: nats_conf::edge_users(plan),
+    };
+    crate::keys::private_dir(&layout.bus())?;
+    let server = ManagedServer::start(spec)
+        .await
+        .context("the bus cannot be started")?;
+    let ready = server.ready();
+    let (port, adopted) = (ready.port, ready.adopted);
+    tracing::info!(
+        port,
+        adopted,
+        version = ready.version,
+        pid = ready.pid,
+        "nats-server runs"
+    );
+    let endpoint = Endpoint {
+        urls: vec![format!("tls://127.0.0.1:{port}")],
+        tls: Some(ca_client_config(certificates.authority.certificate_pem())?),
+        name: "controller".to_owned(),
+    };
+    let users_file = layout.bus().join(nats_conf::EDGE_USERS_FILE);
+    let bus = connect(endpoint, keys, users_file, 1).await?;
+    let mut urls: Vec<String> = managed.names.iter().map(|name| url(name, port)).collect();
+    if urls.is_empty() {
+        urls.push(url(&address(managed.listen), port));
+    }
+    Ok(NatsBus {
+        bus,
+        server: Some(server),
+        reach: Reach {
+            urls,
+            ca: certificates.authority.fingerprint(),
+        },
+    })
+}
+
+/// Connects as the controller, and in the system account.
+pub(crate) async fn connect(
+    endpoint: Endpoint,
+    keys: &Keys,
+    users_file: PathBuf,
+    replicas: u8,
+) -> anyhow::Result<NatsController> {
+    let dialling = Dialling {
+        first: FirstAttempt::MustSucceed,
+        seed: mesh_host::seed(),
+    };
+    let credential =
+        |key: &mesh_auth::keys::UserKey| Credential::NKeySeed(key.seed().expose().to_owned());
+    let system = SysConnection::open(&endpoint, &credential(&keys.system), dialling)
+        .await
+        .context("the bus's system account")?;
+    let setup = ControllerSetup {
+        endpoint,
+        credential: credential(&keys.controller),
+        account: nats_conf::MESH_ACCOUNT.to_owned(),
+        authority: Authority::Files {
+            users_file,
+            reload: Box::new(system),
+        },
+        replicas,
+        dialling,
+    };
+    NatsController::connect(setup).await.context("the bus")
+}
+
+fn url(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("tls://[{host}]:{port}")
+    } else {
+        format!("tls://{host}:{port}")
+    }
+}
+
+/// A host cannot reach "every address": on this machine loopback will do.
+fn address(listen: IpAddr) -> String {
+    if listen.is_unspecified() {
+        "127.0.0.1".to_owned()
+    } else {
+        listen.to_string()
+    }
+}
+
+/// Where `nats-server` is looked for before `PATH`: where the configuration says, and the project's own folder.
+fn candidates(managed: &Managed) -> Vec<PathBuf> {
+    let mut dirs = Vec::new();
+    if let Some(server) = &managed.server {
+        dirs.extend(server.parent().map(PathBuf::from));
+    }
+    if let Ok(here) = std::env::current_dir() {
+        dirs.extend(here.ancestors().map(|dir| dir.join(".mesh/bin")));
+    }
+    dirs
+}

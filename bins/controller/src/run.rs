@@ -1,0 +1,179 @@
+//! The service: store, bus, loop and surface, started in this order and stopped in the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Context;
+use mesh_bus::{
+    ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
+};
+use mesh_control::{Kept, Settings};
+use mesh_derive::{Bounds, Plan, derive};
+use mesh_model::Records;
+use mesh_wire::decode_mark;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::cli::Cli;
+use crate::config::{Bus, Config};
+use crate::keys::{Keys, private_dir};
+use crate::managed::{self, NatsBus};
+use crate::mint::SystemMint;
+use crate::served;
+use crate::state::{Layout, OpenStore};
+use crate::surface::Surface;
+
+/// Runs until told to stop.
+pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
+    let config = Config::load(cli)?;
+    let layout = Layout(cli.state_dir());
+    private_dir(&layout.0)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(serve(cli, &config, &layout))
+}
+
+/// What a running controller is made of, besides its bus.
+#[derive(Debug)]
+pub(crate) struct Service<'a> {
+    /// What it was asked.
+    pub(crate) cli: &'a Cli,
+    /// Its configuration.
+    pub(crate) config: &'a Config,
+    /// Where its files are.
+    pub(crate) layout: &'a Layout,
+    /// Its keys.
+    pub(crate) keys: &'a Keys,
+    /// Its store.
+    pub(crate) store: &'a OpenStore,
+}
+
+async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()> {
+    let stop = mesh_host::stop_signal()?;
+    let keys = Keys::open(&layout.keys())?;
+    let store = OpenStore::open(&layout.store(), config.engine).await?;
+    let service = Service {
+        cli,
+        config,
+        layout,
+        keys: &keys,
+        store: &store,
+    };
+    let result = match &config.bus {
+        Bus::Loopback => anyhow::bail!(""),
+        Bus::Managed(managed) => {
+            let plan = plan(config, &store);
+            let nats = managed::start(managed, layout, &keys, &plan).await?;
+            over_nats(&service, nats, stop).await
+        }
+        Bus::Server(server) => {
+            let plan = plan(config, &store);
+            let nats = served::open(server, layout, &keys, &plan).await?;
+            over_nats(&service, nats, stop).await
+        }
+    };
+    store.ledger.close().await;
+    result
+}
+
+/// What the bus is to hold to begin with: what follows from the records as they were left.
+fn plan(config: &Config, store: &OpenStore) -> Plan {
+    let bus = managed::facts();
+    let records = Kept::assemble(store.facts.clone(), bus.clone()).map_or_else(
+        || Records::new(config.mesh.clone(), bus),
+        |kept| kept.records,
+    );
+    derive(&records, &Bounds::default())
+}
+
+async fn over_nats(
+    service: &Service<'_>,
+    nats: NatsBus,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let NatsBus { bus, server, reach } = nats;
+    let bus = Arc::new(bus);
+    let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
+    let surface = Surface::new(handle.clone(), bus, service, reach);
+    let (counting, counted) = (handle.clone(), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&counted);
+    let stop = async move {
+        stop.await;
+        // A server closes its consumers one after another, so their number is how long it may take.
+        let look = counting.look(|controller, _| controller.plan().consumers.len());
+        if let Ok(consumers) = look.await {
+            let consumers = u32::try_from(consumers).unwrap_or(u32::MAX);
+            count.store(consumers, Ordering::Relaxed);
+        }
+    };
+    let result = side_by_side(running, surface, service.layout, stop).await;
+    if let Some(server) = server {
+        let consumers = counted.load(Ordering::Relaxed);
+        tracing::info!("stopping nats-server");
+        let _stopped = server.stop(consumers).await;
+    }
+    result
+}
+
+/// A loop ready to run over this bus.
+pub(crate) async fn prepare<B: ControllerBus>(
+    service: &Service<'_>,
+    bus: Arc<B>,
+) -> anyhow::Result<(
+    ControllerLoop<B, crate::ledger::StoreLedger, SystemMint>,
+    ControllerHandle<SystemMint>,
+)> {
+    let mark = bus.mark().await.context("the mark on the bus")?;
+    let mark = mark.map(|bytes| decode_mark(&bytes)).transpose()?;
+    let Service { config, store, .. } = service;
+    let start = store.against(mark)?;
+    let facts = bus.facts();
+    let kept = Kept::assemble(store.facts.clone(), facts.clone());
+    let mut settings = Settings::new(config.mesh.clone(), facts);
+    settings.window = config.window;
+    settings.seed = mesh_host::seed();
+    let signing = service.keys.signing.clone();
+    Ok(ControllerLoop::new(ControllerParts {
+        bus,
+        ledger: Arc::new(store.ledger.clone()),
+        kept,
+        start,
+        settings,
+        mint: SystemMint,
+        signer: Signer::new(move |message| mesh_auth::sign::sign(&signing, message)),
+        clock: mesh_host::now,
+    }))
+}
+
+/// Runs the loop and the operator's surface until one ends or both are told to stop.
+pub(crate) async fn side_by_side<B: ControllerBus>(
+    running: ControllerLoop<B, crate::ledger::StoreLedger, SystemMint>,
+    surface: Surface<B>,
+    layout: &Layout,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let (ending, ended) = watch::channel(false);
+    let until = |mut ended: watch::Receiver<bool>| async move {
+        // Nobody is left to say so when it fails: then it is the end, too.
+        let _end = ended.wait_for(|ended| *ended).await;
+    };
+    let mut parts: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    let stopping = until(ended.clone());
+    parts.spawn(async move { running.run(stopping).await.map_err(explained) });
+    let (socket, stopping) = (layout.socket(), until(ended));
+    parts.spawn(async move { Ok(mesh_api::serve(&socket, surface, stopping).await?) });
+    tracing::info!(socket = %layout.socket().display(), "the controller serves");
+    let mut result = tokio::select! {
+        () = stop => Ok(()),
+        Some(first) = parts.join_next() => first.unwrap_or_else(|error| Err(error.into())),
+    };
+    ending.send_replace(true);
+    while let Some(ended) = parts.join_next().await {
+        let ended = ended.unwrap_or_else(|error| Err(error.into()));
+        result = result.and(ended);
+    }
+    result
+}
+
+fn explained(error: LoopError) -> anyhow::Error {
+    anyhow::Error::new(error).context("the controller stops")
+}

@@ -1,0 +1,263 @@
+//! What the operator's surface is answered with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mesh_api::{
+    ApiError, Applied, Apply, Assign, Caller, Code, Control, DoctorFinding, DoctorReport, Label,
+    PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenRequest,
+};
+use mesh_auth::keys::{SigningPublic, UserKey};
+use mesh_auth::token::Token;
+use mesh_bus::{ControllerBus, ControllerHandle, Gone};
+use mesh_control::{Command, Fact, Preview, Status};
+use mesh_model::{MeshName, NodeName, PublicKey, SeatName, TokenId, TokenRecord};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use crate::ledger::StoreLedger;
+use crate::managed::Reach;
+use crate::mint::SystemMint;
+use crate::run::Service;
+
+/// The controller, as its operators see it.
+#[derive(Debug)]
+pub(crate) struct Surface<B> {
+    shared: Arc<Shared<B>>,
+}
+
+#[derive(Debug)]
+struct Shared<B> {
+    handle: ControllerHandle<SystemMint>,
+    bus: Arc<B>,
+    ledger: StoreLedger,
+    pinned: SigningPublic,
+    reach: Reach,
+    allow_faults: bool,
+    faults: Mutex<JoinSet<()>>,
+}
+
+impl<B> Clone for Surface<B> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<B: ControllerBus> Surface<B> {
+    /// Over a running controller.
+    pub(crate) fn new(
+        handle: ControllerHandle<SystemMint>,
+        bus: Arc<B>,
+        service: &Service<'_>,
+        reach: Reach,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                handle,
+                bus,
+                ledger: service.store.ledger.clone(),
+                pinned: service.keys.signing.public(),
+                reach,
+                allow_faults: service.cli.allow_faults,
+                faults: Mutex::new(JoinSet::new()),
+            }),
+        }
+    }
+
+    async fn command(&self, command: Command, who: &Caller) -> Result<Applied, ApiError> {
+        let handle = &self.shared.handle;
+        let made = handle.command(command, who.to_string());
+        // Stored it is soon; true on the bus it may become much later, and the operator wants to know that.
+        let Ok(made) = tokio::time::timeout(PATIENCE, made).await else {
+            let message = format!(
+                "not true on the bus after {} s; it may become so yet: look at `meshctl status`",
+                PATIENCE.as_secs()
+            );
+            return Err(ApiError::new(Code::Unavailable, message));
+        };
+        let revision = made.map_err(gone)??;
+        Ok(Applied { revision })
+    }
+}
+
+/// How long an operator's request waits for the bus.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The longest a token may be good for.
+const LONGEST_TOKEN: u64 = 30 * 24 * 3600;
+/// The longest a rehearsed refusal may last.
+const LONGEST_FAULT: u64 = 3_600_000;
+
+fn gone(gone: Gone) -> ApiError {
+    ApiError::new(Code::Unavailable, gone.to_string())
+}
+
+fn failed(error: impl std::fmt::Display) -> ApiError {
+    ApiError::new(Code::Failed, error.to_string())
+}
+
+impl<B: ControllerBus> Control for Surface<B> {
+    async fn status(&self) -> Result<Status, ApiError> {
+        let look = self.shared.handle.look(mesh_control::Controller::status);
+        look.await.map_err(gone)
+    }
+
+    async fn plan(&self, request: PlanRequest) -> Result<Preview, ApiError> {
+        let handle = &self.shared.handle;
+        let look = handle.look(move |controller, _| controller.preview(&request.declared));
+        Ok(look.await.map_err(gone)??)
+    }
+
+    async fn apply(&self, request: Apply, who: Caller) -> Result<Applied, ApiError> {
+        let command = Command::Apply {
+            declared: request.declared,
+            if_revision: request.if_revision,
+        };
+        self.command(command, &who).await
+    }
+
+    async fn assign(
+        &self,
+        seat: SeatName,
+        request: Assign,
+        who: Caller,
+    ) -> Result<Applied, ApiError> {
+        let holder = request.holder;
+        self.command(Command::Assign { seat, holder }, &who).await
+    }
+
+    async fn label(
+        &self,
+        node: NodeName,
+        request: Label,
+        who: Caller,
+    ) -> Result<Applied, ApiError> {
+        let labels = request.labels;
+        self.command(Command::Label { node, labels }, &who).await
+    }
+
+    async fn remove_node(&self, node: NodeName, who: Caller) -> Result<Applied, ApiError> {
+        self.command(Command::RemoveNode { node }, &who).await
+    }
+
+    async fn create_token(
+        &self,
+        request: TokenRequest,
+        who: Caller,
+    ) -> Result<TokenCreated, ApiError> {
+        if !(1..=LONGEST_TOKEN).contains(&request.ttl_secs) {
+            let message = format!("a token is good for 1 s to {LONGEST_TOKEN} s (30 days)");
+            return Err(ApiError::new(Code::Invalid, message));
+        }
+        if request.rejoin && request.node.is_none() {
+            let message = "a token to rejoin with names the node it is for";
+            return Err(ApiError::new(Code::Invalid, message));
+        }
+        let key = UserKey::generate().map_err(failed)?;
+        let expires = mesh_host::now().plus(request.ttl_secs.saturating_mul(1000));
+        let id = token_id(&key)?;
+        let record = TokenRecord {
+            key: PublicKey::new(key.public().as_str()).map_err(failed)?,
+            expires,
+            node: request.node.clone(),
+            labels: request.labels,
+            rejoin: request.rejoin,
+            spent: None,
+        };
+        let command = Command::CreateToken {
+            id: id.clone(),
+            token: record,
+        };
+        self.command(command, &who).await?;
+        let shared = &self.shared;
+        let mesh = shared
+            .handle
+            .look(|controller, _| controller.records().declared.mesh.clone());
+        let mesh: MeshName = mesh.await.map_err(gone)?;
+        let token = Token {
+            mesh,
+            urls: shared.reach.urls.clone(),
+            ca: shared.reach.ca,
+            id: id.clone(),
+            joiner: key,
+            controller: shared.pinned.clone(),
+            node: request.node,
+            expires: expires.as_secs(),
+        };
+        Ok(TokenCreated {
+            id,
+            token: token.render().expose().to_owned(),
+            expires,
+        })
+    }
+
+    async fn reports(&self, node: Option<NodeName>) -> Result<ReportList, ApiError> {
+        let facts = self.shared.ledger.facts().await.map_err(failed)?;
+        let items = facts.into_iter().filter_map(|fact| match fact {
+            Fact::Report(report) if node.as_ref().is_none_or(|node| *node == report.id.node) => {
+                Some(ReportLine {
+                    node: report.id.node,
+                    generation: report.id.generation,
+                    seq: report.id.seq,
+                    at: report.at,
+                    outcome: report.outcome.word().to_owned(),
+                })
+            }
+            _ => None,
+        });
+        Ok(ReportList {
+            items: items.collect(),
+        })
+    }
+
+    async fn doctor(&self) -> Result<DoctorReport, ApiError> {
+        let mut items = Vec::new();
+        let status = self.status().await?;
+        if !status.store_up {
+            items.push(DoctorFinding {
+                warning: true,
+                text: "the store takes no commits; reports are held on the bus meanwhile"
+                    .to_owned(),
+            });
+        }
+        items.extend(status.waiting_for.into_iter().map(|text| DoctorFinding {
+            warning: true,
+            text: format!("waiting: {text}"),
+        }));
+        match self.shared.bus.findings().await {
+            Ok(findings) => items.extend(findings.into_iter().map(|finding| DoctorFinding {
+                warning: finding.warning,
+                text: finding.text,
+            })),
+            Err(error) => items.push(DoctorFinding {
+                warning: true,
+                text: error.to_string(),
+            }),
+        }
+        Ok(DoctorReport { items })
+    }
+
+    async fn refuse_store(&self, request: RefuseStore) -> Result<(), ApiError> {
+        if !self.shared.allow_faults {
+            let message = "this controller was not started with --allow-faults";
+            return Err(ApiError::new(Code::Denied, message));
+        }
+        if request.for_millis > LONGEST_FAULT {
+            let message = format!("a refusal lasts at most {LONGEST_FAULT} ms");
+            return Err(ApiError::new(Code::Invalid, message));
+        }
+        let ledger = self.shared.ledger.clone();
+        let time = Duration::from_millis(request.for_millis);
+        let mut faults = self.shared.faults.lock().await;
+        faults.spawn(async move { ledger.refuse_for(time).await });
+        Ok(())
+    }
+}
+
+/// A short public name for a token, from its key: a collision is refused where it would be kept.
+fn token_id(key: &UserKey) -> Result<TokenId, ApiError> {
+    let public = key.public();
+    let id: String = public.as_str().chars().skip(1).take(10).collect();
+    TokenId::new(id.to_ascii_lowercase()).map_err(failed)
+}

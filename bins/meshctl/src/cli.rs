@@ -1,0 +1,196 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use mesh_host::Place;
+use mesh_model::{ModuleName, NodeName, Revision, SeatName};
+
+/// Looks at a mesh and changes it.
+#[derive(Debug, Parser)]
+#[command(name = "meshctl", version, about)]
+pub(crate) struct Cli {
+    /// The controller's state directory, in which its socket is.
+    #[arg(long, global = true, env = "MESH_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// How answers are written.
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "MESH_OUTPUT",
+        default_value = "table"
+    )]
+    pub(crate) output: Output,
+    /// How long to wait until something is true.
+    #[arg(long, global = true, env = "MESH_TIMEOUT", default_value = "2m", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Do not wait until it is true.
+    #[arg(long, global = true)]
+    pub(crate) no_wait: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// How answers are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Table,
+    /// For programs: one document.
+    Json,
+    /// Names only, one a line.
+    Name,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Show what applying a directory would change, authority included. Exits with 1 if anything would.
+    Plan {
+        /// The directory with mesh.toml and modules/.
+        dir: PathBuf,
+    },
+    /// Declare what a directory says, and wait until it is true on the nodes.
+    Apply(Apply),
+    /// Show the mesh.
+    Status,
+    /// Nodes.
+    #[command(subcommand)]
+    Node(NodeVerb),
+    /// Modules.
+    #[command(subcommand)]
+    Module(ModuleVerb),
+    /// Seats.
+    #[command(subcommand)]
+    Seat(SeatVerb),
+    /// Tokens.
+    #[command(subcommand)]
+    Token(TokenVerb),
+    /// Derive authority from a directory, without a controller: as if each module ran on each node it is placed on.
+    Derive {
+        /// The directory with mesh.toml and modules/.
+        dir: PathBuf,
+    },
+    /// Reports as they stand in the store.
+    Reports {
+        /// Of this node only.
+        node: Option<NodeName>,
+    },
+    /// Have the controller look at itself and its bus. Exits with 1 if anything wants doing.
+    Doctor,
+    /// Make the store refuse for a while; the controller has to allow it.
+    #[command(hide = true)]
+    RefuseStore {
+        /// For how long.
+        #[arg(value_parser = humantime::parse_duration)]
+        time: Duration,
+    },
+}
+
+/// Declare what a directory says.
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// The directory with mesh.toml and modules/.
+    pub(crate) dir: PathBuf,
+    /// Only if nobody changed anything since this revision, which `plan` prints.
+    #[arg(long, value_name = "N", value_parser = revision)]
+    pub(crate) if_revision: Option<Revision>,
+}
+
+fn revision(text: &str) -> Result<Revision, std::num::ParseIntError> {
+    text.parse().map(Revision)
+}
+
+/// What can be done with nodes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeVerb {
+    /// List them.
+    Ls,
+    /// End a node's membership: its credential and those of its modules stop working at once.
+    Rm {
+        /// The node.
+        node: NodeName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Set a node's labels: all of them, as key=value.
+    Label {
+        /// The node.
+        node: NodeName,
+        /// Its labels.
+        labels: Vec<String>,
+    },
+    /// Make a token that replaces a node's key, for a machine that was set up anew.
+    Rejoin {
+        /// The node.
+        node: NodeName,
+        /// How long the token is good for.
+        #[arg(long, default_value = "1h", value_parser = humantime::parse_duration)]
+        ttl: Duration,
+    },
+}
+
+/// What can be done with modules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModuleVerb {
+    /// List them.
+    Ls,
+    /// Print a commented manifest to begin with.
+    New {
+        /// The module.
+        module: ModuleName,
+    },
+}
+
+/// What can be done with seats.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SeatVerb {
+    /// List them.
+    Ls,
+    /// Give a seat to a module, over what the files say.
+    Assign {
+        /// The seat.
+        seat: SeatName,
+        /// The module.
+        module: ModuleName,
+    },
+    /// Take a seat from whoever holds it; its queue goes on.
+    Release {
+        /// The seat.
+        seat: SeatName,
+    },
+}
+
+/// What can be done with tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenVerb {
+    /// Make one, for a host to become a node with. It is printed this once.
+    Create(TokenCreate),
+}
+
+/// Make a token.
+#[derive(Debug, Args)]
+pub(crate) struct TokenCreate {
+    /// How long it is good for.
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) ttl: Duration,
+    /// The only node it is for.
+    #[arg(long)]
+    pub(crate) node: Option<NodeName>,
+    /// Labels of the node it makes, as key=value; may be given several times.
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<String>,
+}
+
+impl Cli {
+    /// The controller it speaks to.
+    pub(crate) fn client(&self) -> mesh_api::Client {
+        let default = || mesh_host::state_dir(Place::Controller);
+        let dir = self.state_dir.clone().unwrap_or_else(default);
+        mesh_api::Client::new(dir.join("controller.sock"))
+    }
+}

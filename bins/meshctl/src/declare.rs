@@ -1,0 +1,195 @@
+//! Changing.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use mesh_api::{Apply as ApplyRequest, Assign, Label, PlanRequest, RefuseStore};
+use mesh_control::Preview;
+use mesh_model::{Declared, ModuleName, NodeName, Revision, SeatName};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::cli::{Apply, Cli, NodeVerb, Output, Verb};
+use crate::exit::TimedOut;
+use crate::out;
+
+/// Reads a directory; what is wrong with it is said all at once.
+pub(crate) fn load(dir: &Path) -> anyhow::Result<Declared> {
+    mesh_files::load(dir).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{} is not applied:\n{}", dir.display(), lines.join("\n"))
+    })
+}
+
+/// What an apply would change. Ends with 1 if anything would.
+pub(crate) async fn plan(cli: &Cli, dir: &Path) -> anyhow::Result<ExitCode> {
+    let declared = load(dir)?;
+    let preview = cli.client().plan(&PlanRequest { declared }).await?;
+    match cli.output {
+        Output::Json => out::json("Plan", &preview)?,
+        Output::Table | Output::Name => out::data(&preview_text(&preview)),
+    }
+    Ok(ExitCode::from(u8::from(!preview.is_empty())))
+}
+
+fn preview_text(preview: &Preview) -> String {
+    let revision = preview.revision;
+    if preview.is_empty() {
+        return format!("revision {revision}: nothing to change\n");
+    }
+    let mut lines = vec![format!("revision {revision}")];
+    lines.extend(preview.declared.iter().map(|line| format!("  {line}")));
+    if !preview.authority.is_empty() {
+        lines.push("authority (! lets somebody do or read more than before)".to_owned());
+        let authority = preview.authority.to_string();
+        lines.extend(authority.lines().map(|line| format!("  {line}")));
+    }
+    if !preview.nodes.is_empty() {
+        let nodes: Vec<&str> = preview.nodes.iter().map(NodeName::as_str).collect();
+        lines.push(format!("told anew: {}", nodes.join(", ")));
+    }
+    lines.push(format!(
+        "apply it with: meshctl apply DIR --if-revision {revision}\n"
+    ));
+    lines.join("\n")
+}
+
+/// Declares, and waits until it is true on the nodes.
+pub(crate) async fn apply(cli: &Cli, apply: &Apply) -> anyhow::Result<ExitCode> {
+    let declared = load(&apply.dir)?;
+    let request = ApplyRequest {
+        declared,
+        if_revision: apply.if_revision,
+    };
+    let applied = cli.client().apply(&request).await?;
+    out::note(&format!("revision {} is declared", applied.revision));
+    wait(cli, applied.revision).await
+}
+
+/// Waits until everything is as declared, saying what is missing whenever that changes.
+async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
+    let client = cli.client();
+    let began = Instant::now();
+    let mut said: Vec<String> = Vec::new();
+    if cli.no_wait {
+        return done(cli, revision);
+    }
+    loop {
+        let status = client.status().await?;
+        if status.waiting_for.is_empty() {
+            return done(cli, revision);
+        }
+        if status.waiting_for != said {
+            for what in status
+                .waiting_for
+                .iter()
+                .filter(|what| !said.contains(*what))
+            {
+                out::note(&format!("waiting: {what}"));
+            }
+            said = status.waiting_for;
+        }
+        if began.elapsed() >= cli.timeout {
+            let after = humantime::format_duration(cli.timeout).to_string();
+            return Err(TimedOut {
+                after,
+                waiting_for: said,
+            }
+            .into());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// How often it is looked whether something has become true.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+fn done(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
+    match cli.output {
+        Output::Json => out::json("Applied", json!({ "revision": revision }))?,
+        Output::Table => out::data(&format!("revision {revision}\n")),
+        Output::Name => out::data(&format!("{revision}\n")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives a seat to a module, or takes it away.
+pub(crate) async fn assign(
+    cli: &Cli,
+    seat: &SeatName,
+    holder: Option<&ModuleName>,
+) -> anyhow::Result<ExitCode> {
+    let holder = holder.cloned();
+    let applied = cli.client().assign(seat, &Assign { holder }).await?;
+    done(cli, applied.revision)
+}
+
+/// Sets a node's labels.
+pub(crate) async fn label(
+    cli: &Cli,
+    node: &NodeName,
+    labels: &[String],
+) -> anyhow::Result<ExitCode> {
+    let labels = pairs(labels)?;
+    let applied = cli.client().label(node, &Label { labels }).await?;
+    done(cli, applied.revision)
+}
+
+/// Ends a node's membership.
+pub(crate) async fn remove_node(cli: &Cli, node: &NodeName) -> anyhow::Result<ExitCode> {
+    if !agreed(cli, node)? {
+        bail!("node {node} is left as it is");
+    }
+    let applied = cli.client().remove_node(node).await?;
+    done(cli, applied.revision)
+}
+
+fn agreed(cli: &Cli, node: &NodeName) -> anyhow::Result<bool> {
+    if matches!(cli.verb, Verb::Node(NodeVerb::Rm { yes: true, .. })) {
+        return Ok(true);
+    }
+    if !std::io::stdin().is_terminal() {
+        bail!("removing a node ends its credentials; say so with --yes");
+    }
+    let mut err = std::io::stderr();
+    write!(err, "end the membership of node {node}? [y/N] ")?;
+    err.flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "yes"))
+}
+
+/// `key=value` pairs.
+pub(crate) fn pairs(texts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    texts
+        .iter()
+        .map(|text| {
+            let (key, value) = text
+                .split_once('=')
+                .with_context(|| format!("label {text:?}: write key=value"))?;
+            if key.is_empty() {
+                bail!("label {text:?}: the key is empty");
+            }
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+/// A manifest to begin with.
+pub(crate) fn skeleton(module: &ModuleName) -> ExitCode {
+    out::data(&mesh_files::skeleton(module));
+    ExitCode::SUCCESS
+}
+
+/// Makes the store refuse for a while.
+pub(crate) async fn refuse_store(cli: &Cli, time: Duration) -> anyhow::Result<ExitCode> {
+    let for_millis = u64::try_from(time.as_millis())?;
+    cli.client()
+        .refuse_store(RefuseStore { for_millis })
+        .await?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,192 @@
+//! Looking.
+
+use std::process::ExitCode;
+
+use mesh_control::{NodeState, NodeStatus, Status};
+use mesh_model::NodeName;
+use serde_json::json;
+
+use crate::cli::{Cli, Output};
+use crate::out;
+use crate::table::{ago, dash, table};
+
+/// The whole mesh.
+pub(crate) async fn status(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let status = cli.client().status().await?;
+    match cli.output {
+        Output::Json => out::json("Status", &status)?,
+        Output::Name => out::data(&format!("{}\n", status.mesh)),
+        Output::Table => out::data(&status_text(&status)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mesh, for people.
+fn status_text(status: &Status) -> String {
+    let store = if status.store_up {
+        "takes commits"
+    } else {
+        "takes no commits"
+    };
+    let (mesh, revision) = (&status.mesh, status.revision);
+    let mut parts = vec![format!("mesh {mesh}  revision {revision}  store {store}\n")];
+    let window = &status.window;
+    if window.held > 0 {
+        let left = dash(
+            window
+                .lets_go_in
+                .map(|millis| format!("{} s", millis / 1000)),
+        );
+        let held = window.held;
+        parts.push(format!(
+            "window: {held} held on the bus, the oldest is let go in {left}\n"
+        ));
+    }
+    parts.push(node_table(&status.nodes));
+    if !status.modules.is_empty() {
+        parts.push(module_table(status));
+    }
+    if !status.seats.is_empty() {
+        parts.push(seat_table(status));
+    }
+    if !status.waiting_for.is_empty() {
+        let lines = status.waiting_for.iter().map(|what| format!("  {what}\n"));
+        parts.push(format!("waiting for:\n{}", lines.collect::<String>()));
+    }
+    parts.join("\n")
+}
+
+fn node_table(nodes: &[NodeStatus]) -> String {
+    let row = |node: &NodeStatus| {
+        let state = if node.deaf { "deaf" } else { node.state.word() };
+        let reason = node
+            .reason
+            .as_deref()
+            .filter(|_| node.state != NodeState::Ready);
+        [
+            node.node.to_string(),
+            state.to_owned(),
+            node.declared.to_string(),
+            dash(node.applied),
+            node.heard_ago.map_or_else(|| "never".to_owned(), ago),
+            node.modules.len().to_string(),
+            reason.unwrap_or_default().to_owned(),
+        ]
+    };
+    let rows: Vec<_> = nodes.iter().map(row).collect();
+    let heading = [
+        "NODE", "STATE", "DECLARED", "APPLIED", "HEARD", "MODULES", "REASON",
+    ];
+    table(heading, &rows)
+}
+
+fn module_table(status: &Status) -> String {
+    let rows: Vec<_> = status
+        .modules
+        .iter()
+        .map(|module| {
+            let nodes: Vec<&str> = module.nodes.iter().map(NodeName::as_str).collect();
+            [
+                module.module.to_string(),
+                module.release.clone(),
+                format!("{}/{}", module.running, module.nodes.len()),
+                nodes.join(","),
+                module.unplaced.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    table(["MODULE", "RELEASE", "RUNNING", "NODES", "NOTE"], &rows)
+}
+
+fn seat_table(status: &Status) -> String {
+    let rows: Vec<_> = status
+        .seats
+        .iter()
+        .map(|seat| {
+            let by = if seat.by_hand { "assigned" } else { "declared" };
+            [
+                seat.seat.to_string(),
+                dash(seat.holder.as_ref()),
+                by.to_owned(),
+            ]
+        })
+        .collect();
+    table(["SEAT", "HOLDER", "BY"], &rows)
+}
+
+/// Nodes.
+pub(crate) async fn nodes(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let status = cli.client().status().await?;
+    match cli.output {
+        Output::Json => out::json("NodeList", json!({ "items": status.nodes }))?,
+        Output::Name => names(status.nodes.iter().map(|node| &node.node)),
+        Output::Table => out::data(&node_table(&status.nodes)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Modules.
+pub(crate) async fn modules(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let status = cli.client().status().await?;
+    match cli.output {
+        Output::Json => out::json("ModuleList", json!({ "items": status.modules }))?,
+        Output::Name => names(status.modules.iter().map(|module| &module.module)),
+        Output::Table => out::data(&module_table(&status)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seats.
+pub(crate) async fn seats(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let status = cli.client().status().await?;
+    match cli.output {
+        Output::Json => out::json("SeatList", json!({ "items": status.seats }))?,
+        Output::Name => names(status.seats.iter().map(|seat| &seat.seat)),
+        Output::Table => out::data(&seat_table(&status)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn names<T: std::fmt::Display>(names: impl Iterator<Item = T>) {
+    for name in names {
+        out::data(&format!("{name}\n"));
+    }
+}
+
+/// Reports as they stand in the store.
+pub(crate) async fn reports(cli: &Cli, node: Option<&NodeName>) -> anyhow::Result<ExitCode> {
+    let reports = cli.client().reports(node).await?;
+    if cli.output == Output::Json {
+        out::json("ReportList", &reports)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<_> = reports
+        .items
+        .iter()
+        .map(|report| {
+            [
+                report.node.to_string(),
+                report.generation.to_string(),
+                report.seq.to_string(),
+                report.outcome.clone(),
+            ]
+        })
+        .collect();
+    out::data(&table(["NODE", "GENERATION", "SEQ", "OUTCOME"], &rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the controller finds when it looks at itself.
+pub(crate) async fn doctor(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let report = cli.client().doctor().await?;
+    let sick = report.items.iter().any(|finding| finding.warning);
+    if cli.output == Output::Json {
+        out::json("Doctor", &report)?;
+    } else {
+        for finding in &report.items {
+            let mark = if finding.warning { "warn" } else { "ok" };
+            out::data(&format!("{mark:4}  {}\n", finding.text));
+        }
+    }
+    Ok(ExitCode::from(u8::from(sick)))
+}

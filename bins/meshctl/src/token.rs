@@ -1,0 +1,47 @@
+//! Tokens.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mesh_api::{TokenCreated, TokenRequest};
+use mesh_model::NodeName;
+
+use crate::cli::{Cli, Output, TokenCreate};
+use crate::declare::pairs;
+use crate::out;
+
+/// Makes a token.
+pub(crate) async fn create(cli: &Cli, create: &TokenCreate) -> anyhow::Result<ExitCode> {
+    let request = TokenRequest {
+        ttl_secs: create.ttl.as_secs(),
+        node: create.node.clone(),
+        labels: pairs(&create.labels)?,
+        rejoin: false,
+    };
+    show(cli, &cli.client().create_token(&request).await?)
+}
+
+/// Makes a token that replaces a node's key.
+pub(crate) async fn rejoin(cli: &Cli, node: &NodeName, ttl: Duration) -> anyhow::Result<ExitCode> {
+    let request = TokenRequest {
+        ttl_secs: ttl.as_secs(),
+        node: Some(node.clone()),
+        labels: std::collections::BTreeMap::new(),
+        rejoin: true,
+    };
+    show(cli, &cli.client().create_token(&request).await?)
+}
+
+fn show(cli: &Cli, token: &TokenCreated) -> anyhow::Result<ExitCode> {
+    match cli.output {
+        Output::Json => out::json("Token", token)?,
+        Output::Name => out::data(&format!("{}\n", token.id)),
+        Output::Table => {
+            out::data(&format!("{}\n", token.token));
+            out::note(
+                "on the host: enrol TOKEN --dir DIR, then node-agent --config DIR/agent.toml",
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
