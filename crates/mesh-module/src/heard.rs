@@ -20,6 +20,10 @@ pub struct Follower<B: ModuleBus = NatsModule> {
 
 /// An event in hand, until it is settled or dropped. One that is dropped comes again after the ack wait of 30 s.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "an event's name is called `event` wherever the mesh has one"
+)]
 #[must_use = "an event that is dropped comes again; settle it with `done` or `again`"]
 pub struct Event<B: ModuleBus = NatsModule> {
     /// Who emitted it; proven by its grant.
