@@ -247,7 +247,7 @@ urls = ["tls://bus.example:4222"]
 ca = "ca.pem"
 credential = "node.creds"
 box_key = "node.xkey"
-controller = "VBNA7VKUH6JUE2TMOHX7SVKQI6PL6GVWNZDA67QJWL6PTMLMWE6MYTX3"
+controller = "VBZ43AHYS7TG7TDQEVLANPEK4R6X6R32GBZY6L7VRIXFSR65X6EAWPA2"
 runtime = "process"
 
 [bus]
@@ -302,7 +302,7 @@ account = "MESH"
                 "version = 2\n",
                 "version 2 is not known here",
             ),
-            ("VBNA", "UBNA", "signing public key"),
+            ("VBZ4", "UBZ4", "signing public key"),
             (
                 "[\"tls://bus.example:4222\"]",
                 "[]",

@@ -107,14 +107,12 @@ fn what_is_not_understood_is_named_with_what_to_do() {
         (String::new(), "damaged"),
         (whole.split_at(whole.len() / 2).0.to_owned(), "damaged"),
         (whole.replacen("\"seq\"", "\"sec\"", 1), "damaged"),
-        (whole.replacen("\"AAd3", "\"!Ad3", 1), "no base64"),
-        (whole.replacen("\"AAd3", "\"AAd4", 1), "damaged"),
+        (whole.replacen("\"AAV3", "\"!AV3", 1), "no base64"),
+        (whole.replacen("\"AAV3", "\"MAV3", 1), "damaged"),
         ("{\"version\": 0}".to_owned(), "no release wrote version 0"),
         ("{\"version\": 2, \"other\": []}".to_owned(), "version 2"),
     ] {
-        if !bytes.is_empty() && !bytes.contains("version\": 0") {
-            assert_ne!(bytes, whole, "{said}");
-        }
+        assert_ne!(bytes, whole, "{said}");
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(&dir);
         fs::write(&memory.path, &bytes).unwrap();
