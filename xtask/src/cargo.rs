@@ -1,5 +1,6 @@
 //! What cargo knows: the workspace's packages, and where a built binary lies.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -119,35 +120,55 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
+/// Builds the binaries of packages, and tells where cargo put each.
+pub(crate) fn executables(packages: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
+    let flags: Vec<&str> = packages
+        .iter()
+        .flat_map(|package| ["--package", *package])
+        .collect();
+    let built = build(&[flags.as_slice(), &["--bins"]].concat())?;
+    Ok(built.lines().filter_map(executable_in).collect())
+}
+
 /// Builds a package's binary, with these flags besides, and tells where cargo put it.
 pub(crate) fn executable(package: &str, binary: &str, flags: &[&str]) -> Result<PathBuf> {
+    let built = build(&[&["--package", package, "--bin", binary], flags].concat())?;
+    built
+        .lines()
+        .filter_map(executable_in)
+        .find_map(|(name, path)| (name == binary).then_some(path))
+        .with_context(|| format!("cargo built {package} but told of no executable {binary}"))
+}
+
+/// Builds, and gives cargo's messages.
+fn build(flags: &[&str]) -> Result<String> {
     let mut command = cargo(["build", "--message-format", "json-render-diagnostics"]);
     let output = command
-        .args(["--package", package, "--bin", binary])
         .args(flags)
         .stderr(Stdio::inherit())
         .output()
         .context("running cargo build")?;
     if !output.status.success() {
-        bail!("building {binary} ended with {}", output.status);
+        bail!(
+            "cargo build {} ended with {}",
+            flags.join(" "),
+            output.status
+        );
     }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .find_map(|line| executable_in(line, binary))
-        .with_context(|| format!("cargo built {package} but told of no executable {binary}"))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The executable a line of cargo's messages tells of, when it is the one of that name.
-fn executable_in(message: &str, binary: &str) -> Option<PathBuf> {
+/// The binary a line of cargo's messages tells of, by name.
+fn executable_in(message: &str) -> Option<(String, PathBuf)> {
     #[derive(Deserialize)]
     struct Artifact {
         target: Target,
         executable: Option<PathBuf>,
     }
     let artifact: Artifact = serde_json::from_str(message).ok()?;
-    artifact
-        .executable
-        .filter(|_| artifact.target.name == binary && artifact.target.is("bin"))
+    let target = artifact.target;
+    let executable = artifact.executable.filter(|_| target.is("bin"))?;
+    Some((target.name, executable))
 }
 
 #[cfg(test)]
@@ -157,15 +178,9 @@ mod tests {
     #[test]
     fn an_executable_is_found_by_its_own_name_only() {
         let message = r#"{"reason":"compiler-artifact","target":{"name":"enrol","kind":["bin"],"src_path":"/s"},"executable":"/t/enrol"}"#;
-        assert_eq!(
-            executable_in(message, "enrol"),
-            Some(PathBuf::from("/t/enrol"))
-        );
-        assert_eq!(executable_in(message, "meshctl"), None);
-        assert_eq!(
-            executable_in(r#"{"reason":"build-finished"}"#, "enrol"),
-            None
-        );
+        let found = executable_in(message);
+        assert_eq!(found, Some(("enrol".into(), PathBuf::from("/t/enrol"))));
+        assert_eq!(executable_in(r#"{"reason":"build-finished"}"#), None);
     }
 
     #[test]

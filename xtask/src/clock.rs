@@ -18,3 +18,8 @@ impl Stopwatch {
         self.0.elapsed()
     }
 }
+
+/// Waits before something is looked at again.
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

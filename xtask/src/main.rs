@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod clock;
+mod demo;
 mod out;
 mod setup;
 mod sim;
@@ -27,6 +28,8 @@ struct Cli {
 enum Task {
     /// Install what the tests and the demo need into the project's own folder `.mesh`
     Setup,
+    /// Run the whole mesh on this machine, from nothing, and clear it away again
+    Demo(demo::Options),
     /// Check what the documents claim: layers, links, rule ids, golden files and the like
     Tidy,
     /// Run every check and every test, and close with `N passed, N failed`
@@ -42,6 +45,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Setup => setup::run(),
+        Task::Demo(options) => demo::run(&options),
         Task::Tidy => tidy::run(),
         Task::Test(options) => test::run(&options),
         Task::TestLive(options) => test_live::run(&options),

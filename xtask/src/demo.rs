@@ -1,0 +1,114 @@
+//! `demo`: the whole mesh on this machine, from nothing, over a real server, and nothing left of it afterwards.
+
+mod act;
+mod children;
+mod ctl;
+mod stage;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::Stopwatch;
+use crate::{cargo, out, setup};
+use stage::Stage;
+
+/// How the demo is run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Leave it running, and print what to try next
+    #[arg(long)]
+    keep: bool,
+    /// Print one JSON object as the last line of stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was seen, read back from the store, the status and the modules' own files.
+#[derive(Debug, Serialize)]
+struct Seen {
+    nodes: usize,
+    modules: usize,
+    reports_stored: usize,
+    events_delivered: usize,
+    seat_work_done: usize,
+    window_held: u64,
+    seconds: u64,
+}
+
+/// What is built, and nothing else is.
+const PACKAGES: [&str; 5] = ["controller", "node-agent", "enrol", "meshctl", "hello"];
+
+/// Runs the demo.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let watch = Stopwatch::start();
+    say(watch, "setting up what is missing");
+    setup::nats_server()?;
+    say(watch, "building what is started");
+    let programs = cargo::executables(&PACKAGES)?;
+    let mut stage = Stage::new(programs, watch).context("the demo's folder")?;
+    match act::play(&mut stage) {
+        Ok(seen) if options.keep => {
+            stage.keep();
+            show(&seen, options)?;
+            try_next(&stage);
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(seen) => {
+            stage.strike()?;
+            show(&seen, options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            stage.show_logs();
+            stage.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn say(watch: Stopwatch, what: &str) {
+    let seconds = watch.elapsed().as_secs_f32();
+    out::step("demo", format_args!("{seconds:6.1}s  {what}"));
+}
+
+fn show(seen: &Seen, options: &Options) -> Result<()> {
+    let rows = [
+        ("nodes", seen.nodes.to_string()),
+        ("modules running", seen.modules.to_string()),
+        ("reports in the store", seen.reports_stored.to_string()),
+        ("events delivered", seen.events_delivered.to_string()),
+        ("seat work done", seen.seat_work_done.to_string()),
+        ("held at once, at most", seen.window_held.to_string()),
+        ("seconds", seen.seconds.to_string()),
+    ];
+    for (what, value) in rows {
+        let line = format_args!("{what:24}{value:>6}").to_string();
+        if options.json {
+            out::step("demo", line);
+        } else {
+            out::data(line);
+        }
+    }
+    if options.json {
+        out::data(serde_json::to_string(seen)?);
+    }
+    Ok(())
+}
+
+fn try_next(stage: &Stage) {
+    let (ctl, dir) = (stage.meshctl_line(), stage.dir().display());
+    for line in [
+        format!("it is left running in {dir}; try:"),
+        format!("  {ctl} status"),
+        format!("  {ctl} plan {dir}/mesh"),
+        format!("  {ctl} seat release post"),
+        format!("  {ctl} token create --node three"),
+        format!("  tail -f {dir}/out/listener.log"),
+        format!("and end it with: kill {}", stage.pids()),
+    ] {
+        out::step("demo", line);
+    }
+}
