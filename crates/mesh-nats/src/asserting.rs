@@ -53,6 +53,7 @@ impl Asserting<'_> {
     where
         F: Future<Output = Result<(), BusError>>,
     {
+        self.own(memory);
         let found = self.api.streams().await?;
         let found: BTreeMap<String, FoundStream> = found
             .into_iter()
@@ -72,7 +73,7 @@ impl Asserting<'_> {
         }
         self.remove_consumers(memory, &consumers).await?;
         self.remove_streams(memory, &found).await?;
-        self.remember(memory, &consumers);
+        self.remember(memory);
         self.refused.map_or(Ok(self.done), Err)
     }
 
@@ -241,24 +242,27 @@ impl Asserting<'_> {
         Ok(())
     }
 
-    fn remember(&self, memory: &mut Memory, found: &Consumers) {
-        let declared = |spec| stream_fields(spec, self.replicas);
-        let streams = self.plan.streams.iter();
-        memory.streams = streams
-            .map(|(name, spec)| (name.clone(), declared(spec)))
-            .collect();
-        // What could not be deleted, or is kept with its stream, is still ours to delete.
-        let kept = |consumer: &ConsumerRef| {
-            let found = found.get(consumer.stream());
-            found.is_some_and(|found| found.iter().any(|found| found.name == consumer.name()))
-                && self.refused.is_some()
-        };
-        memory.consumers.retain(kept);
+    /// From here on all of this is the mesh's own, even if the assertion ends before its end.
+    fn own(&self, memory: &mut Memory) {
+        memory.streams.extend(self.declared_streams());
         memory.consumers.extend(self.plan.consumers.keys().cloned());
+    }
+
+    /// What is no longer derived was deleted, or else it is a stray from now on: except what could not be deleted.
+    fn remember(&self, memory: &mut Memory) {
+        memory.streams = self.declared_streams().collect();
+        if self.refused.is_none() {
+            memory.consumers = self.plan.consumers.keys().cloned().collect();
+        }
         memory.counts = BTreeMap::new();
         for consumer in self.plan.consumers.keys() {
             *memory.counts.entry(consumer.stream().clone()).or_default() += 1;
         }
+    }
+
+    fn declared_streams(&self) -> impl Iterator<Item = (StreamName, Fields)> {
+        let streams = self.plan.streams.iter();
+        streams.map(|(name, spec)| (name.clone(), stream_fields(spec, self.replicas)))
     }
 
     /// Takes down what was written, or the first refusal; what is only away ends the whole.

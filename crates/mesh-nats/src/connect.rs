@@ -88,6 +88,16 @@ impl Connection {
         principal: &Principal,
         dialling: Dialling,
     ) -> Result<Self, BusError> {
+        // The client's own future is of many kilobytes, and would be part of every caller's.
+        Box::pin(Self::opened(endpoint, credential, principal, dialling)).await
+    }
+
+    async fn opened(
+        endpoint: &Endpoint,
+        credential: &Credential,
+        principal: &Principal,
+        dialling: Dialling,
+    ) -> Result<Self, BusError> {
         let (link_tx, link) = watch::channel(Link::Down);
         let (connects_tx, connects) = watch::channel(0);
         let (denials, _) = broadcast::channel(DENIALS_KEPT);

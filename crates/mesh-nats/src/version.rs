@@ -7,8 +7,9 @@ use std::fmt;
 pub(crate) struct Version(u32, u32, u32);
 
 impl Version {
-    /// The first one with several filters on a consumer.
-    pub(crate) const NEEDED: Self = Self(2, 10, 0);
+    /// The first one that fences a stale controller: `Nats-Expected-Last-Subject-Sequence-Subject` came with it
+    /// (nats-server #5281), and one that does not know the header refuses each declaration.
+    pub(crate) const NEEDED: Self = Self(2, 11, 0);
 
     /// Reads `2.15.1`, `v2.10.0-RC.1` or `nats-server: v2.9.10`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -50,9 +51,10 @@ mod tests {
     }
 
     #[test]
-    fn two_nine_is_too_old_and_two_ten_is_not() {
+    fn a_server_that_cannot_fence_is_too_old() {
         assert!(Version::parse("2.9.10") < Some(Version::NEEDED));
-        assert!(Version::parse("2.10.0") >= Some(Version::NEEDED));
+        assert!(Version::parse("2.10.29") < Some(Version::NEEDED));
+        assert!(Version::parse("2.11.0") >= Some(Version::NEEDED));
         assert!(Version::parse("nonsense") < Some(Version::NEEDED));
     }
 }

@@ -2,11 +2,16 @@
 
 use std::path::PathBuf;
 
-use mesh_nats::{FindServerError, ManagedServer, ServerState, StartServerError, Stopped};
+use mesh_bus::BusError;
+use mesh_model::Principal;
+use mesh_nats::{
+    Connection, Endpoint, FindServerError, ManagedServer, ServerState, StartServerError, Stopped,
+    TlsFiles,
+};
 use nkeys::KeyPair;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{server_dir, soon, spec, within};
+use crate::support::{DIALLING, seed, server_dir, soon, spec, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_outlives_its_controller_and_is_adopted_by_the_next() {
@@ -107,4 +112,45 @@ async fn an_old_server_is_refused_with_its_version() {
         none,
         Err(StartServerError::Find(FindServerError::None { .. }))
     ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_trusted_by_its_certificate_only() {
+    let Some(programs) = server_dir() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (controller, system) = (KeyPair::new_user(), KeyPair::new_user());
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let files = TlsFiles {
+        cert: dir.path().join("cert.pem"),
+        key: dir.path().join("key.pem"),
+    };
+    std::fs::write(&files.cert, own.cert.pem()).unwrap();
+    std::fs::write(&files.key, own.signing_key.serialize_pem()).unwrap();
+    let mut spec = spec(programs, dir.path(), &controller, &system);
+    spec.tls = Some(files);
+    let server = soon(ManagedServer::start(spec)).await.unwrap();
+    let connect = async |certificate: &rcgen::Certificate| {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let provider = rustls::crypto::ring::default_provider();
+        let tls = rustls::ClientConfig::builder_with_provider(provider.into())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let endpoint = Endpoint {
+            urls: vec![format!("tls://127.0.0.1:{}", server.ready().port)],
+            tls: Some(tls),
+            name: "test".to_owned(),
+        };
+        let principal = Principal::Controller;
+        let credential = seed(&controller);
+        let open = Connection::open(&endpoint, &credential, &principal, DIALLING);
+        soon(open).await
+    };
+    assert!(connect(&own.cert).await.is_ok());
+    let refused = connect(&other.cert).await;
+    assert!(matches!(refused, Err(BusError::Away(_))), "{refused:?}");
+    soon(server.stop(0)).await;
 }

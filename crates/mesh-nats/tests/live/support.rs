@@ -15,7 +15,7 @@ use mesh_nats::{
     NatsController, NatsJoiner, NatsModule, NatsNode, Receipt, ServerSpec, ServerState, SyncPolicy,
     SysConnection,
 };
-use nkeys::{KeyPair, XKey};
+use nkeys::KeyPair;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Waits no longer than a test may take.
@@ -156,7 +156,8 @@ impl Mesh {
         let (node, key): (NodeName, _) = (name.parse().unwrap(), KeyPair::new_user());
         let record = NodeRecord {
             key: public(&key),
-            box_key: BoxPublicKey::new(XKey::new().public_key()).unwrap(),
+            // Nothing is sealed here, and making a key takes its time.
+            box_key: BoxPublicKey::new(format!("X{}", "A".repeat(55))).unwrap(),
             labels: [].into(),
             token: "t".parse().unwrap(),
             enrolled: mesh_model::Timestamp::default(),
@@ -232,22 +233,29 @@ impl Mesh {
     pub(crate) async fn bare(&self, key: &KeyPair, inbox: &str) -> async_nats::Client {
         async_nats::ConnectOptions::with_nkey(key.seed().unwrap())
             .custom_inbox_prefix(inbox)
-            .request_timeout(Some(Duration::from_secs(2)))
+            .request_timeout(Some(Duration::from_millis(700)))
             .connect(&self.endpoint().urls[0])
             .await
             .unwrap()
     }
 }
 
-impl Drop for Mesh {
-    /// A server outlives its controller; this one need not outlive its test, however that ends.
-    fn drop(&mut self) {
+impl Mesh {
+    /// As a power cut would end it; its supervisor starts it again.
+    pub(crate) fn kill_server(&self) {
         let ServerState::Ready(ready) = self.server.state().borrow().clone() else {
             return;
         };
         if let Some(pid) = Pid::from_raw(ready.pid) {
             let _ = kill_process(pid, Signal::KILL);
         }
+    }
+}
+
+impl Drop for Mesh {
+    /// A server outlives its controller; this one need not outlive its test, however that ends.
+    fn drop(&mut self) {
+        self.kill_server();
     }
 }
 
