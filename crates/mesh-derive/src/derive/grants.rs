@@ -36,11 +36,14 @@ pub fn controller_grant(bus: &BusFacts) -> Grant {
     }
 }
 
-/// What the controller uses in the system account of a server whose files it writes: to have them read again, and to
-/// hear how that went.
+/// What the controller uses in the system account of a server whose files it writes: to have them read again, to
+/// see how it was started, and to hear the answers.
 pub fn system_grant() -> Grant {
     Grant {
-        publish: BTreeSet::from([filter("$SYS.REQ.SERVER.*.RELOAD".to_owned())]),
+        publish: BTreeSet::from([
+            filter("$SYS.REQ.SERVER.*.RELOAD".to_owned()),
+            filter("$SYS.REQ.SERVER.*.VARZ".to_owned()),
+        ]),
         subscribe: BTreeSet::from([subject::inbox(&Principal::Controller)]),
         queues: BTreeSet::new(),
     }
