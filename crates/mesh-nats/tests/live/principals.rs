@@ -1,9 +1,14 @@
 //! A node's and a joiner's side: what reaches them, and what they reach.
 
+use std::time::Duration;
+
 use mesh_bus::{BusError, ControllerBus, JoinerBus, Link, NodeBus, NodeEvent, NodeSettlement};
 use mesh_derive::subject;
+use mesh_model::{BusFacts, PublicKey};
+use mesh_nats::{Dialling, Endpoint, FirstAttempt, NatsNode};
+use nkeys::KeyPair;
 
-use crate::support::{Mesh, declared, idle, soon, take};
+use crate::support::{Mesh, declared, idle, seed, soon, take};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_hears_its_declaration_and_reaches_no_api() {
@@ -113,4 +118,63 @@ async fn a_joiner_asks_and_hears_the_answer() {
         .await
         .unwrap();
     assert_eq!(soon(joiner.answer()).await.unwrap(), b"welcome");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_the_server_refuses_are_taken_back() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let (one, one_key) = mesh.add_node("n1");
+    let controller = mesh.controller().await;
+    let users = mesh.dir.path().join("bus/edge-users.conf");
+    let before = std::fs::read_to_string(&users).unwrap();
+
+    // Of the right form, and no key: its checksum is wrong.
+    let (two, _) = mesh.add_node("n2");
+    if let Some(record) = mesh.records.nodes.get_mut(&two) {
+        record.key = PublicKey::new(format!("U{}", "A".repeat(55))).unwrap();
+    }
+    let refused = controller.assert(&mesh.plan()).await.unwrap_err();
+    assert!(matches!(refused, BusError::Refused { .. }), "{refused}");
+    assert_eq!(std::fs::read_to_string(&users).unwrap(), before);
+
+    mesh.records.nodes.remove(&two);
+    let asserted = controller.assert(&mesh.plan()).await.unwrap();
+    assert_eq!(asserted.written, ["consumer NODES/n2: deleted"]);
+    idle(&mesh.node(&one, &one_key).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_first_attempt_may_fail_waits_for_its_server() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let endpoint = Endpoint {
+        urls: vec![format!("nats://127.0.0.1:{port}")],
+        tls: None,
+        name: "test".to_owned(),
+    };
+    let connect = async |first| {
+        let dialling = Dialling { first, seed: 7 };
+        let credential = seed(&KeyPair::new_user());
+        let (node, bus) = ("n1".parse().unwrap(), BusFacts::default());
+        let beat = Duration::from_secs(1);
+        soon(NatsNode::connect(
+            &endpoint,
+            &credential,
+            &node,
+            bus,
+            beat,
+            dialling,
+        ))
+        .await
+    };
+    let refused = connect(FirstAttempt::MustSucceed).await;
+    assert!(matches!(refused, Err(BusError::Away(_))), "{refused:?}");
+    let node = connect(FirstAttempt::MayFail).await.unwrap();
+    let first = soon(node.next()).await;
+    assert!(matches!(first, NodeEvent::Link(Link::Down)), "{first:?}");
+    let away = soon(node.report(Vec::new())).await.unwrap_err();
+    assert!(away.is_passing(), "{away}");
 }
