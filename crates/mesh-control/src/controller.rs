@@ -85,6 +85,8 @@ pub struct Controller<M> {
     in_hand: BTreeSet<MessageKey>,
     in_store: BTreeMap<MessageKey, Report>,
     parking: BTreeMap<MessageKey, Parking>,
+    /// Let go, but no copy could be kept yet: they come again until one is.
+    overdue: BTreeSet<MessageKey>,
     lane: Lane,
     assertion: Assertion,
     undeclared: BTreeMap<NodeName, Undeclared>,
@@ -169,6 +171,7 @@ impl<M: Mint> Controller<M> {
             in_hand: BTreeSet::new(),
             in_store: BTreeMap::new(),
             parking: BTreeMap::new(),
+            overdue: BTreeSet::new(),
             lane: Lane::default(),
             assertion: Assertion::default(),
             undeclared: BTreeMap::new(),
@@ -269,6 +272,7 @@ impl<M: Mint> Controller<M> {
             self.store = StoreState::Down { again: None };
             effects.push(Effect::Reopen);
         }
+        self.forget_gone(now);
         self.retry_outward(now, &mut effects);
         self.expire_tokens(now);
         self.advance(now, &mut effects);

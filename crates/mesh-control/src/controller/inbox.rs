@@ -210,6 +210,7 @@ impl<M: Mint> Controller<M> {
                 if let Some(opened) = opened {
                     // It goes on being as old as it is: the next time it is let go at once, or taken.
                     let _held = self.window.refused(&key, opened, self.settings.seed);
+                    self.overdue.insert(key);
                 }
                 let why = format!("{why}; no copy could be kept: {error}");
                 effects.push(Effect::Note(Note::Held { key, why }));
@@ -220,8 +221,27 @@ impl<M: Mint> Controller<M> {
         effects
     }
 
+    /// Closes the windows of messages that will not come again: one whose settlement was still on its way when it came a
+    /// second time is held here and gone from the bus. One that is to come again does so long before.
+    pub(super) fn forget_gone(&mut self, now: Timestamp) {
+        let bound = self.settings.window.bound.as_millis();
+        let bound = u64::try_from(bound).unwrap_or(u64::MAX);
+        let gone = bound.saturating_mul(2).saturating_add(GONE_AFTER);
+        while let Some((key, opened)) = self.window.oldest() {
+            let key = *key;
+            let waits = self.in_hand.contains(&key) || self.overdue.contains(&key);
+            if waits || now.as_millis().saturating_sub(opened) < gone {
+                return;
+            }
+            let _closed = self.window.taken(&key);
+        }
+    }
+
     pub(super) fn settle(&mut self, key: MessageKey, how: Settlement, effects: &mut Vec<Effect>) {
         self.in_hand.remove(&key);
+        if how == Settlement::Done {
+            self.overdue.remove(&key);
+        }
         effects.push(Effect::Settle(key, how));
     }
 
@@ -290,6 +310,9 @@ impl<M: Mint> Controller<M> {
 fn order(report: &Report) -> (Generation, Seq) {
     (report.id.generation, report.id.seq)
 }
+
+/// Milliseconds past twice the bound until a message that was held and did not come again is gone.
+const GONE_AFTER: u64 = 60_000;
 
 /// Why a message is held that was not even tried.
 const STORE_IS_DOWN: &str = "the store is down";

@@ -1,8 +1,8 @@
 //! The controller's side: its effects are carried out late, in part, or not before it is killed.
 
 use mesh_control::{
-    CommandId, Controller, Effect, Fact, Kept, Message, MessageKey, Settings, Settlement, Start,
-    StoreRefusal, Ticket,
+    CommandId, Controller, Effect, Fact, Kept, Message, MessageKey, Note, Settings, Settlement,
+    Start, StoreRefusal, Ticket,
 };
 use mesh_model::{BusFacts, Declaration, Timestamp};
 
@@ -24,14 +24,20 @@ impl World {
         Timestamp::from_millis(self.now + self.ahead)
     }
 
-    pub(super) fn start_controller(&mut self, start: Start) {
+    pub(super) fn start_controller(&mut self) {
         if self.controller.is_some() {
             return;
         }
+        let start = if self.unmarked {
+            Start::Restored
+        } else {
+            Start::Continued
+        };
         self.life += 1;
         self.store.dead = false;
         self.store.queue.clear();
         self.held.clear();
+        self.tried.clear();
         let facts: Vec<Fact> = self.store.facts.values().cloned().collect();
         let kept = Kept::assemble(facts, bus_facts());
         let mut settings = Settings::new(named("simulated"), bus_facts());
@@ -56,6 +62,7 @@ impl World {
             self.ran.kills += 1;
             self.store.queue.clear();
             self.held.clear();
+            self.tried.clear();
         }
     }
 
@@ -123,6 +130,7 @@ impl World {
         if let Some((ticket, changes, result)) =
             self.store.attempt(self.now, unknown, never && !begins)
         {
+            self.unmarked &= result.is_err();
             self.trace(format!("commit {ticket:?}: {result:?}"));
             self.look_at_commit(&before, &changes);
             self.answer_in_order(Event::Stored(life, ticket, result));
@@ -222,6 +230,7 @@ impl World {
                     }
                 }
                 Effect::Reply { id, result } => self.replied(id, &result),
+                Effect::Note(Note::Held { why, .. }) if why == "the store is down" => {}
                 Effect::Note(note) => self.trace(format!("note {note:?}")),
                 Effect::Stop(_) => {}
             }

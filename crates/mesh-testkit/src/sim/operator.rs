@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mesh_control::{Command, CommandId, Controller, Fact, FactKey, Message, Start};
+use mesh_control::{Command, CommandId, Controller, Fact, FactKey, Message};
 use mesh_model::{
     Declared, Enrolment, Labels, Manifest, ModuleName, NodeName, Placement, Report, Restart, Run,
     SeatName, Selector, TokenRecord,
@@ -166,13 +166,16 @@ impl World {
             0..=24 => self.store_refuses(),
             25..=39 => {
                 self.kill_controller();
-                self.after(500, 40_000, Event::Start(Start::Continued));
+                self.after(500, 40_000, Event::Start);
             }
             40..=64 => self.host_suffers(at),
             65..=72 => self.after(0, 0, Event::Stumble(at)),
             73..=79 => {
-                self.ahead = self.chance.between(0, 600_000);
-                self.held.clear();
+                let ahead = self.chance.between(0, 600_000);
+                // A new incarnation is not drawn from a clock that is wrong.
+                self.ahead = if self.unmarked { self.ahead } else { ahead };
+                // What was held before counts by the clock before.
+                self.tried.extend(self.bus.control.keys().copied());
                 self.trace(format!("the controller's clock is {} ms ahead", self.ahead));
             }
             80..=86 => {
@@ -242,7 +245,8 @@ impl World {
             }
         }
         self.store.facts = copy;
-        self.start_controller(Start::Restored);
+        self.unmarked = true;
+        self.start_controller();
     }
 
     /// Somebody sends what makes no sense, or is not theirs to say.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use mesh_control::{Controller, MessageKey, Settlement, Start, StoreRefusal, Ticket};
+use mesh_control::{Controller, MessageKey, Settlement, StoreRefusal, Ticket};
 use mesh_derive::Plan;
 use mesh_model::{
     Declaration, EnrolmentAnswer, Generation, Heartbeat, NodeName, PublicKey, Report, ReportId,
@@ -20,7 +20,7 @@ use super::{Failure, Ran};
 /// Something that happens at a time.
 #[derive(Debug)]
 pub(super) enum Event {
-    Start(Start),
+    Start,
     Tick(u64),
     Commit(u64),
     Stored(u64, Ticket, Result<(), StoreRefusal>),
@@ -75,10 +75,14 @@ pub(super) struct World {
     pub(super) commands: u64,
     /// Copies of the store, oldest first.
     pub(super) copies: Vec<Facts>,
+    /// No commit was confirmed since an older copy took the store's place: the mark on the bus tells of another store.
+    pub(super) unmarked: bool,
     /// The newest time a controller can have drawn an incarnation from.
     pub(super) newest_clock: u64,
     /// Since when messages are held, by the controller's clock.
     pub(super) held: BTreeMap<MessageKey, u64>,
+    /// Messages a copy was to be kept of, and that are not settled.
+    pub(super) tried: BTreeSet<MessageKey>,
     /// Every report that was ever in the store.
     pub(super) recorded: BTreeSet<ReportId>,
     pub(super) contents: BTreeMap<(NodeName, Generation), Vec<Workload>>,
@@ -112,8 +116,10 @@ impl World {
             made: 0,
             commands: 0,
             copies: Vec::new(),
+            unmarked: false,
             newest_clock: BEGINNING,
             held: BTreeMap::new(),
+            tried: BTreeSet::new(),
             recorded: BTreeSet::new(),
             contents: BTreeMap::new(),
             newest: BTreeMap::new(),
@@ -125,7 +131,7 @@ impl World {
     }
 
     pub(super) fn run(mut self) -> Result<Ran, Failure> {
-        self.after(0, 0, Event::Start(Start::Continued));
+        self.after(0, 0, Event::Start);
         self.after(100, 100, Event::Operate);
         self.after(5_000, 20_000, Event::Misfortune);
         let end = self.faults_end + REST;
@@ -162,7 +168,7 @@ impl World {
     fn rest(&mut self) {
         self.trace("the faults end".to_owned());
         self.store.refuses_until = 0;
-        self.after(0, 0, Event::Start(Start::Continued));
+        self.after(0, 0, Event::Start);
         for at in 0..self.hosts.len() {
             if let Some(host) = self.hosts.get_mut(at) {
                 host.disk_full_until = 0;
@@ -175,7 +181,7 @@ impl World {
 
     fn step(&mut self, event: Event) {
         match event {
-            Event::Start(start) => self.start_controller(start),
+            Event::Start => self.start_controller(),
             Event::Tick(life) => {
                 if life == self.life && self.controller.is_some() {
                     self.with(Controller::tick);
