@@ -5,14 +5,23 @@ mod notebook;
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 pub use notebook::Notebook;
 
 /// Begins to log, to standard error: the node's agent keeps it.
 pub fn log() {
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_ansi(false)
+    // What the client of the bus would say, the mesh says once.
+    let targets = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("async_nats", LevelFilter::OFF);
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(false);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(targets))
         .init();
 }
 
