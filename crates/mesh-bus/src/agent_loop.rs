@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::came_to_its_end;
 use crate::seam::{Link, NodeBus, NodeEvent};
 use crate::signing::Verifier;
 
@@ -61,6 +62,7 @@ pub struct AgentLoop<B: NodeBus, W, D> {
     first: Vec<AgentEffect>,
     bus: Arc<B>,
     workloads: Arc<W>,
+    states: watch::Receiver<States>,
     memory: D,
     verifier: Verifier,
     clock: fn() -> Timestamp,
@@ -100,6 +102,7 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
             core,
             first,
             bus: Arc::new(parts.bus),
+            states: parts.workloads.states(),
             workloads: Arc::new(parts.workloads),
             memory: parts.memory,
             verifier: parts.verifier,
@@ -121,7 +124,6 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
         let first = std::mem::take(&mut self.first);
         self.carry_out(first).await;
         let bus = Arc::clone(&self.bus);
-        let mut states = self.workloads.states();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tokio::pin!(stop);
@@ -130,12 +132,10 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
                 () = &mut stop => return,
                 event = bus.next() => self.heard(event),
                 Some(ended) = self.happenings.join_next() => {
-                    ended.map(|happening| self.happened(happening)).unwrap_or_default()
+                    let happening = came_to_its_end(ended).unwrap_or(Happening::Nothing);
+                    self.happened(happening)
                 }
-                Ok(()) = states.changed() => {
-                    let states = states.borrow_and_update().clone();
-                    self.core.handle_states(states, (self.clock)())
-                }
+                Ok(()) = self.states.changed() => self.states_changed(),
                 _ = ticks.tick() => self.core.tick((self.clock)()),
             };
             self.carry_out(effects).await;
@@ -193,9 +193,17 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
             Happening::Nothing => Vec::new(),
             Happening::Reported(seq, result) => self.core.handle_reported(seq, result, now),
             Happening::CarriedOut(generation, result) => {
-                self.core.handle_carried_out(generation, result, now)
+                let mut effects = self.core.handle_carried_out(generation, result, now);
+                // What changed after the runtime looked was said while it did not count yet.
+                effects.extend(self.states_changed());
+                effects
             }
         }
+    }
+
+    fn states_changed(&mut self) -> Vec<AgentEffect> {
+        let states = self.states.borrow_and_update().clone();
+        self.core.handle_states(states, (self.clock)())
     }
 
     async fn carry_out(&mut self, effects: Vec<AgentEffect>) {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::ledger::Ledger;
 use crate::seam::{Asserted, BusError, ControllerBus, Delivery};
 use crate::signing::Signer;
-use crate::understand;
+use crate::{came_to_its_end, understand};
 
 use handle::Request;
 pub use handle::{ControllerHandle, Gone};
@@ -65,7 +65,9 @@ pub struct ControllerLoop<B: ControllerBus, L: Ledger, M: Mint> {
     bus: Arc<B>,
     signer: Signer,
     clock: fn() -> Timestamp,
+    /// What is carried out once this controller has taken over.
     first: Vec<Effect>,
+    took_over: bool,
     commits: mpsc::UnboundedSender<(Ticket, Vec<Change>)>,
     ledger: Arc<L>,
     happenings: JoinSet<Happening<B::Receipt>>,
@@ -96,6 +98,7 @@ enum Taking {
 
 /// Something that was begun and has ended.
 enum Happening<R> {
+    TookOver(Result<(), BusError>),
     Reopened(Result<Vec<mesh_control::Fact>, StoreRefusal>),
     Parked(MessageKey, Result<(), String>),
     Asserted(u64, Result<Asserted, BusError>),
@@ -110,7 +113,7 @@ const IN_HAND: usize = 512;
 const DECLARING: usize = 256;
 /// How often the core is told that time has passed.
 const TICK: Duration = Duration::from_millis(100);
-/// How long after a failed attempt messages are asked for again.
+/// How long after a failed attempt messages are asked for again, or the bus is taken over.
 const TAKE_AGAIN: Duration = Duration::from_millis(500);
 
 impl<B, L, M> ControllerLoop<B, L, M>
@@ -141,6 +144,7 @@ where
             signer: parts.signer,
             clock: parts.clock,
             first,
+            took_over: false,
             commits,
             ledger: parts.ledger,
             happenings: JoinSet::new(),
@@ -159,17 +163,9 @@ where
 
     /// Runs until `stop` is ready, or until going on would lose or overwrite something.
     pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), LoopError> {
-        if let Err(error) = self.bus.take_over().await {
-            if !error.is_passing() {
-                return Err(error.into());
-            }
-            // A bus that holds nothing yet has no epoch to take: its streams come first.
-            tracing::debug!(%error, "the bus is brought to the plan before it is taken over");
-            self.bus.assert(&self.core.plan()).await?;
-            self.bus.take_over().await?;
-        }
-        let first = std::mem::take(&mut self.first);
-        self.carry_out(first)?;
+        let (bus, plan) = (Arc::clone(&self.bus), self.core.plan());
+        let take_over = async move { Happening::TookOver(carry::take_over(&*bus, &plan).await) };
+        self.happenings.spawn(take_over);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let bus = Arc::clone(&self.bus);
@@ -179,9 +175,12 @@ where
             self.take_more();
             tokio::select! {
                 () = &mut stop => return Ok(()),
-                Some((ticket, result)) = self.committed.recv() => self.commit_ended(ticket, result)?,
+                committed = self.committed.recv() => match committed {
+                    Some((ticket, result)) => self.commit_ended(ticket, result)?,
+                    None => return Err(LoopError::Store(NO_COMMITTER.to_owned())),
+                },
                 Some(ended) = self.happenings.join_next() => {
-                    if let Ok(happening) = ended {
+                    if let Some(happening) = came_to_its_end(ended) {
                         self.happened(happening)?;
                     }
                 }
@@ -216,7 +215,7 @@ where
             Taking::Running => false,
             Taking::Again(at) => Instant::now() >= at,
         };
-        if due && room > 0 {
+        if due && room > 0 && self.took_over {
             self.taking = Taking::Running;
             let bus = Arc::clone(&self.bus);
             let take = async move { Happening::Taken(bus.take(room).await) };
@@ -241,6 +240,11 @@ where
         let now = (self.clock)();
         let effects = match happening {
             Happening::Nothing => return Ok(()),
+            Happening::TookOver(result) => {
+                result?;
+                self.took_over = true;
+                std::mem::take(&mut self.first)
+            }
             Happening::Taken(Ok(deliveries)) => {
                 self.taking = Taking::Idle;
                 return self.taken(deliveries);
@@ -335,6 +339,8 @@ impl<B, L, M> std::fmt::Debug for ControllerParts<B, L, M> {
             .finish_non_exhaustive()
     }
 }
+
+const NO_COMMITTER: &str = "the store's task has ended";
 
 /// Hands commits to the store in the order they were decided, as many at once as there are.
 async fn commit_in_order<L: Ledger>(

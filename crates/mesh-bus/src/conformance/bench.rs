@@ -200,7 +200,7 @@ impl<W: World> Mesh<'_, W> {
     }
 
     pub(super) async fn status(&self) -> Result<Status, Broken> {
-        self.look(|core, now| core.status(now)).await
+        self.look(Controller::status).await
     }
 
     pub(super) async fn settled(&self) -> Result<(), Broken> {
@@ -255,7 +255,7 @@ impl<W: World> Mesh<'_, W> {
         node: &NodeName,
         generation: Generation,
         seq: u64,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BusError> {
         let report = Report {
             id: ReportId {
                 node: node.clone(),
@@ -266,7 +266,7 @@ impl<W: World> Mesh<'_, W> {
             outcome: Outcome::Converged,
             modules: [].into(),
         };
-        Ok(bus.report(encode_report(&report)).await?)
+        bus.report(encode_report(&report)).await
     }
 
     /// Starts an agent on a node, with what an earlier one left on its disk.

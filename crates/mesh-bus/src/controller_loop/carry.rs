@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use mesh_control::{Effect, Mint};
+use mesh_derive::Plan;
 use mesh_model::Declaration;
 use mesh_wire::{Mark, SignedKind, encode_declaration, encode_enrolment_answer, encode_mark};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::note::log;
-use super::{ControllerLoop, Happening, LoopError};
+use super::{ControllerLoop, Happening, LoopError, NO_COMMITTER, TAKE_AGAIN};
 use crate::ledger::Ledger;
 use crate::seam::{BusError, ControllerBus};
 use crate::signing::Signer;
@@ -26,7 +28,7 @@ where
                 Effect::Note(note) => log(&note),
                 Effect::Store { ticket, changes } => {
                     if self.commits.send((ticket, changes)).is_err() {
-                        return Err(LoopError::Store("the store's task has ended".to_owned()));
+                        return Err(LoopError::Store(NO_COMMITTER.to_owned()));
                     }
                 }
                 Effect::Reply { id, result } => {
@@ -99,6 +101,22 @@ where
                 });
             }
             Effect::Stop(_) | Effect::Note(_) | Effect::Store { .. } | Effect::Reply { .. } => {}
+        }
+    }
+}
+
+/// Takes over, as soon as the bus can be reached. One that holds nothing yet has no epoch to take: its streams come
+/// first.
+pub(super) async fn take_over<B: ControllerBus>(bus: &B, plan: &Plan) -> Result<(), BusError> {
+    loop {
+        match bus.take_over().await {
+            Err(error) if error.is_passing() => tracing::debug!(%error, "not taken over yet"),
+            ended => return ended,
+        }
+        match bus.assert(plan).await {
+            Ok(_) if bus.take_over().await.is_ok() => return Ok(()),
+            Err(error) if !error.is_passing() => return Err(error),
+            Ok(_) | Err(_) => sleep(TAKE_AGAIN).await,
         }
     }
 }

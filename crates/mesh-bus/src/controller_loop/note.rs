@@ -13,7 +13,7 @@ pub(super) fn log(note: &Note) {
             tracing::info!(?key, after_ms = after, "a held message was recorded");
         }
         Note::LetGo { key, why } => {
-            tracing::error!(?key, why, "a message was let go; a copy is parked")
+            tracing::error!(?key, why, "a message was let go; a copy is parked");
         }
         Note::StoreDown(why) => {
             tracing::error!(why, "the store takes no commits");

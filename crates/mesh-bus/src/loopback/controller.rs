@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mesh_control::{MessageKey, Queue, Settlement};
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, NodeName, Principal, Subject};
+use mesh_model::{BusFacts, ConsumerRef, NodeName, Principal, Subject};
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::Instant;
 
@@ -116,42 +116,25 @@ impl ControllerBus for LoopbackController {
         let until = Instant::now() + TAKE_WAIT;
         let control = consumer(subject::control_stream(), CONTROLLER)?;
         let events = consumer(subject::events_stream(), CONTROLLER)?;
+        let queues = [(Queue::Control, &control), (Queue::Events, &events)];
         let mut changed = self.shared.changed.subscribe();
         loop {
+            let taken = take_ready(&mut self.shared.state(), &queues, max);
+            if !taken.is_empty() {
+                return Ok(taken);
+            }
+            let now = Instant::now();
+            if now >= until {
+                self.shared.state().require_consumer(&control)?;
+                return Ok(taken);
+            }
             let wakes = {
-                let mut state = self.shared.state();
-                let mut taken = Vec::new();
-                // One of each by turns: a flood of one must not keep the other out.
-                while state.is_up() && taken.len() < max {
-                    let before = taken.len();
-                    for (queue, consumer) in [(Queue::Control, &control), (Queue::Events, &events)]
-                    {
-                        if taken.len() < max {
-                            let next = state.deliver(consumer);
-                            taken.extend(next.map(|next| delivery(queue, next)));
-                        }
-                    }
-                    if taken.len() == before {
-                        break;
-                    }
-                }
-                if !taken.is_empty() {
-                    return Ok(taken);
-                }
-                if Instant::now() >= until {
-                    state.require_up()?;
-                    return if state.has(&control) {
-                        Ok(taken)
-                    } else {
-                        Err(BusError::Away(format!("consumer {control} is not there")))
-                    };
-                }
-                let wakes = [state.wakes(&control), state.wakes(&events), Some(until)];
-                // While it is down or the hands are full, what is due waits.
-                let now = Instant::now();
-                wakes.into_iter().flatten().filter(|at| *at > now).min()
+                let state = self.shared.state();
+                [state.wakes(&control), state.wakes(&events), Some(until)]
             };
-            change_or(&mut changed, wakes).await;
+            // While it is down or the hands are full, what is due waits.
+            let later = wakes.into_iter().flatten().filter(|at| *at > now);
+            change_or(&mut changed, later.min()).await;
         }
     }
 
@@ -216,6 +199,28 @@ impl ControllerBus for LoopbackController {
             warning: true,
             text: "the bus is inside this process: nothing on it outlives the process".to_owned(),
         }])
+    }
+}
+
+/// One of each by turns: a flood of one must not keep the other out.
+fn take_ready(
+    state: &mut State,
+    queues: &[(Queue, &ConsumerRef)],
+    max: usize,
+) -> Vec<Delivery<Receipt>> {
+    let mut taken = Vec::new();
+    if !state.is_up() {
+        return taken;
+    }
+    loop {
+        let before = taken.len();
+        for (queue, consumer) in queues {
+            let next = (taken.len() < max).then(|| state.deliver(consumer));
+            taken.extend(next.flatten().map(|next| delivery(*queue, next)));
+        }
+        if taken.len() == before {
+            return taken;
+        }
     }
 }
 

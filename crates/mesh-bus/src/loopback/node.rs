@@ -59,9 +59,10 @@ impl LoopbackNode {
         let (mut ear, mut state) = (self.ear(), self.shared.state());
         let now = Instant::now();
         let known = state.is_user(&self.key, &self.principal);
-        let link = match state.is_up() && known {
-            true => Link::Up,
-            false => Link::Down,
+        let link = if state.is_up() && known {
+            Link::Up
+        } else {
+            Link::Down
         };
         if ear.link.replace(link) != Some(link) {
             ear.listens = link == Link::Up;

@@ -220,6 +220,15 @@ impl State {
         stream.is_some_and(|stream| stream.has_consumer(consumer.name()))
     }
 
+    pub(super) fn require_consumer(&self, consumer: &ConsumerRef) -> Result<(), BusError> {
+        self.require_up()?;
+        if self.has(consumer) {
+            Ok(())
+        } else {
+            Err(BusError::Away(format!("consumer {consumer} is not there")))
+        }
+    }
+
     pub(super) fn wakes(&self, consumer: &ConsumerRef) -> Option<Instant> {
         self.streams.get(consumer.stream())?.wakes(consumer.name())
     }
@@ -229,16 +238,13 @@ impl State {
         self.require_up()?;
         let mut asserted = Asserted::default();
         for (name, spec) in &plan.streams {
-            match self.streams.get_mut(name) {
-                Some(stream) => {
-                    if stream.define(spec) {
-                        asserted.written.push(format!("stream {name}: changed"));
-                    }
+            if let Some(stream) = self.streams.get_mut(name) {
+                if stream.define(spec) {
+                    asserted.written.push(format!("stream {name}: changed"));
                 }
-                None => {
-                    self.streams.insert(name.clone(), Stream::new(spec.clone()));
-                    asserted.written.push(format!("stream {name}: made"));
-                }
+            } else {
+                self.streams.insert(name.clone(), Stream::new(spec.clone()));
+                asserted.written.push(format!("stream {name}: made"));
             }
         }
         for (consumer, spec) in &plan.consumers {
