@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod keys;
 mod ledger;
+mod loopback;
 mod managed;
 mod mint;
 mod out;

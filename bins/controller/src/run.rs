@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::cli::Cli;
 use crate::config::{Bus, Config};
 use crate::keys::{Keys, private_dir};
+use crate::loopback;
 use crate::managed::{self, NatsBus};
 use crate::mint::SystemMint;
 use crate::served;
@@ -59,7 +60,7 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
         store: &store,
     };
     let result = match &config.bus {
-        Bus::Loopback => anyhow::bail!(""),
+        Bus::Loopback => loopback::run(&service, stop).await,
         Bus::Managed(managed) => {
             let plan = plan(config, &store);
             let nats = managed::start(managed, layout, &keys, &plan).await?;

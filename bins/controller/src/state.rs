@@ -41,6 +41,10 @@ impl Layout {
     pub(crate) fn bus(&self) -> PathBuf {
         self.0.join("bus")
     }
+    /// The node of a loopback mesh.
+    pub(crate) fn local(&self) -> PathBuf {
+        self.0.join("local")
+    }
     /// The operator's socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("controller.sock")
