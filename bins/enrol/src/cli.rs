@@ -1,0 +1,56 @@
+//! What enrolment is asked on its command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use mesh_host::{LogFormat, Place};
+use mesh_model::NodeName;
+
+/// Makes this host a node of a mesh, with a token `meshctl token create` printed. Its private keys are made here and
+/// stay here. Run it again after an interruption: it asks as the same host.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "enrol", version, about)]
+pub(crate) struct Cli {
+    /// The token. In the environment it is not seen by other users of this host.
+    #[arg(env = "MESH_TOKEN", hide_env_values = true)]
+    pub token: String,
+    /// Where the agent's keys and configuration go [default: /var/lib/mesh/agent for root].
+    #[arg(long, env = "MESH_AGENT_DIR", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// What the node is to be called, unless the token says it.
+    #[arg(long, env = "MESH_NODE_NAME", value_name = "NAME")]
+    pub name: Option<NodeName>,
+    /// How long to wait for the controller's answer.
+    #[arg(long, env = "MESH_TIMEOUT", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub timeout: Duration,
+    /// Write a systemd unit for the agent too; needs root.
+    #[arg(long)]
+    pub install_unit: bool,
+    /// How the log is written: text or json.
+    #[arg(long, env = "MESH_LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+    /// Only warnings.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// More of what happens; twice for everything.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Cli {
+    /// Below zero for warnings only, above for detail.
+    pub(crate) fn verbosity(&self) -> i8 {
+        if self.quiet {
+            -1
+        } else {
+            i8::try_from(self.verbose).unwrap_or(i8::MAX)
+        }
+    }
+
+    /// Where the agent's keys and configuration go.
+    pub(crate) fn dir(&self) -> PathBuf {
+        let default = || mesh_host::state_dir(Place::Agent);
+        self.dir.clone().unwrap_or_else(default)
+    }
+}

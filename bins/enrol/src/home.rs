@@ -1,0 +1,220 @@
+//! The agent's directory on this host: what an earlier attempt left there, and what this one puts there.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use mesh_agent::{AgentConfig, RuntimeKind};
+use mesh_auth::creds::{Credentials, VouchedKey};
+use mesh_auth::keyfile::{read_secret, write_public, write_secret};
+use mesh_auth::keys::{BoxKey, UserKey};
+use mesh_auth::secret::SecretText;
+use mesh_auth::token::Token;
+use mesh_model::{BusFacts, MeshName, NodeName};
+
+/// The directory.
+#[derive(Debug)]
+pub(crate) struct Home(PathBuf);
+
+/// What is there before anything is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// It exists.
+    exists: bool,
+    /// Something is in it.
+    occupied: bool,
+    /// Its permission bits, if it exists.
+    mode: u32,
+    /// A configuration: this host is a node.
+    enrolled: bool,
+}
+
+/// What to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Make it.
+    Make,
+    /// Take it, once nobody else has access.
+    Close,
+    /// Take it as it is, with the keys an interrupted attempt may have left.
+    Take,
+    /// It belongs to a node.
+    IsNode,
+    /// It is somebody's: others have access to what is in it.
+    IsOpen,
+}
+
+/// The keys of this host.
+#[derive(Debug)]
+pub(crate) struct HostKeys {
+    /// Who it is on the bus.
+    pub user: UserKey,
+    /// What secrets are sealed to.
+    pub secrets: BoxKey,
+}
+
+/// What the controller accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// The mesh this host joined.
+    pub mesh: MeshName,
+    /// What it is called there.
+    pub node: NodeName,
+    /// What of the bus stands in the subjects it checks.
+    pub bus: BusFacts,
+    /// What vouches for its key, on a bus that wants that.
+    pub jwt: Option<String>,
+    /// The certificate of the bus's authority.
+    pub ca_pem: String,
+}
+
+/// What to do with a directory.
+pub(crate) const fn decide(found: Found) -> Decision {
+    let open = found.mode & 0o077 != 0;
+    if found.enrolled {
+        Decision::IsNode
+    } else if !found.exists {
+        Decision::Make
+    } else if !open {
+        Decision::Take
+    } else if found.occupied {
+        Decision::IsOpen
+    } else {
+        Decision::Close
+    }
+}
+
+impl Home {
+    /// Takes the directory, if it is fit.
+    pub(crate) fn take(dir: &Path) -> anyhow::Result<Self> {
+        let what = || format!("directory {} cannot be used", dir.display());
+        let dir = std::path::absolute(dir).with_context(what)?;
+        let shown = dir.display();
+        match decide(find(&dir).with_context(what)?) {
+            Decision::Take => {}
+            Decision::Make => {
+                let mut builder = DirBuilder::new();
+                builder
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(&dir)
+                    .with_context(what)?;
+            }
+            Decision::Close => {
+                let owner_only = fs::Permissions::from_mode(0o700);
+                fs::set_permissions(&dir, owner_only).with_context(what)?;
+            }
+            Decision::IsNode => bail!(
+                "{shown} already belongs to a node: run `node-agent --config {shown}/agent.toml`, or name another directory \
+                 with `--dir`; to make this host a new node, stop its agent and move {shown} away first"
+            ),
+            Decision::IsOpen => bail!(
+                "{shown} holds files and others have access to it; name a new directory with `--dir`, or, if it is the \
+                 agent's, run `chmod 700 {shown}`"
+            ),
+        }
+        Ok(Self(dir))
+    }
+
+    /// The keys an interrupted attempt left, or new ones. With the same keys the same token gets the same answer.
+    pub(crate) fn keys(&self) -> anyhow::Result<HostKeys> {
+        let credential = self.credential();
+        let user = if credential.exists() {
+            Credentials::read(&credential)?.key().clone()
+        } else {
+            let key = UserKey::generate()?;
+            Credentials::Nkey(key.clone()).write(&credential)?;
+            key
+        };
+        let path = self.box_key();
+        let secrets = if path.exists() {
+            let seed = read_secret(&path)?;
+            BoxKey::from_seed(seed.expose().trim()).with_context(|| {
+                format!(
+                    "{} holds no key; remove it, and create a new token",
+                    path.display()
+                )
+            })?
+        } else {
+            let key = BoxKey::generate()?;
+            write_secret(
+                &path,
+                &SecretText::new(format!("{}\n", key.seed().expose())),
+            )?;
+            key
+        };
+        Ok(HostKeys { user, secrets })
+    }
+
+    /// Writes what makes this host a node; the configuration last, since with it the host is one.
+    pub(crate) fn settle(
+        &self,
+        token: &Token,
+        keys: &HostKeys,
+        accepted: Accepted,
+    ) -> anyhow::Result<()> {
+        if let Some(jwt) = accepted.jwt {
+            let jwt = jwt
+                .parse()
+                .context("the credential in the controller's answer")?;
+            let vouched = VouchedKey::new(jwt, keys.user.clone())
+                .context("the credential in the controller's answer")?;
+            Credentials::Jwt(vouched).write(&self.credential())?;
+        }
+        let ca = self.0.join("ca.pem");
+        write_public(&ca, &accepted.ca_pem)?;
+        let config = AgentConfig {
+            node: accepted.node,
+            mesh: accepted.mesh,
+            urls: token.urls.clone(),
+            ca,
+            credential: self.credential(),
+            box_key: self.box_key(),
+            controller: token.controller.clone(),
+            bus: accepted.bus,
+            runtime: RuntimeKind::Process,
+            heartbeat: AgentConfig::HEARTBEAT,
+            state_dir: self.0.clone(),
+        };
+        Ok(config.write(&self.config())?)
+    }
+
+    /// The agent's configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.0.join(CONFIG)
+    }
+
+    fn credential(&self) -> PathBuf {
+        self.0.join("node.creds")
+    }
+
+    fn box_key(&self) -> PathBuf {
+        self.0.join("node.xkey")
+    }
+}
+
+fn find(dir: &Path) -> std::io::Result<Found> {
+    let metadata = match fs::metadata(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Found {
+                exists: false,
+                occupied: false,
+                mode: 0,
+                enrolled: false,
+            });
+        }
+        metadata => metadata?,
+    };
+    Ok(Found {
+        exists: true,
+        occupied: fs::read_dir(dir)?.next().is_some(),
+        mode: metadata.permissions().mode() & 0o777,
+        enrolled: fs::exists(dir.join(CONFIG))?,
+    })
+}
+
+const CONFIG: &str = "agent.toml";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Enrolment, step by step: token, keys, question, answer, files.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use mesh_agent::{JoinPace, join, verifier};
+use mesh_auth::tls::{PinnedCa, pinned_client_config};
+use mesh_auth::token::Token;
+use mesh_bus::JoinerBus;
+use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, PublicKey};
+use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsJoiner};
+
+use crate::cli::Cli;
+use crate::exit::{Exit, Failure, not_answered, not_connected};
+use crate::home::{Accepted, Home, HostKeys};
+use crate::{out, unit};
+
+/// Makes this host a node, or says why not.
+pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
+    let token: Token = cli
+        .token
+        .parse()
+        .map_err(|error| Failure::new(Exit::Usage, anyhow::Error::new(error)))?;
+    check(&token, mesh_host::now().as_secs())?;
+    // Before anything is asked: a spent token for a unit that cannot be written helps nobody.
+    let unit_place = cli.install_unit.then(unit::place).transpose()?;
+    let home = Home::take(&cli.dir())?;
+    let keys = home.keys()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the bus cannot be spoken to")?;
+    let accepted = runtime.block_on(ask(cli, &token, &keys))?;
+    let node = accepted.node.clone();
+    home.settle(&token, &keys, accepted)?;
+    out::step(&format!(
+        "this host is node {node} of mesh {} now; next:",
+        token.mesh
+    ));
+    let config = home.config();
+    match unit_place {
+        Some(place) => out::data(&unit::install(&place, &config)?),
+        None => out::data(&format!("node-agent --config {}\n", config.display())),
+    }
+    Ok(())
+}
+
+/// Refuses a token that is of no more use, by this host's clock.
+fn check(token: &Token, now: u64) -> Result<(), Failure> {
+    if !token.is_expired(now) {
+        return Ok(());
+    }
+    let ago = humantime::format_duration(Duration::from_secs(now - token.expires));
+    Err(Failure::new(
+        Exit::Denied,
+        anyhow!(
+            "token {} expired {ago} ago by this host's clock; set the clock if it is wrong, or create a new token with \
+             `meshctl token create`",
+            token.id
+        ),
+    ))
+}
+
+async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Failure> {
+    let (tls, ca) = pinned_client_config(token.ca).map_err(anyhow::Error::new)?;
+    let endpoint = Endpoint {
+        urls: token.urls.clone(),
+        tls: Some(tls),
+        name: format!("joiner/{}", token.id),
+    };
+    let credential = Credential::NKeySeed(token.joiner.seed().expose().to_owned());
+    let dialling = Dialling {
+        first: FirstAttempt::MustSucceed,
+        seed: mesh_host::seed(),
+    };
+    let bus = NatsJoiner::connect(&endpoint, &credential, &token.id, dialling)
+        .await
+        .map_err(|error| not_connected(token, error))?;
+    out::step(&format!(
+        "connected to the bus of mesh {}; asking",
+        token.mesh
+    ));
+    let key = PublicKey::new(keys.user.public().as_str()).map_err(anyhow::Error::new)?;
+    let box_key = BoxPublicKey::new(keys.secrets.public().as_str()).map_err(anyhow::Error::new)?;
+    let enrolment = || Enrolment {
+        node: cli.name.clone(),
+        key: key.clone(),
+        box_key: box_key.clone(),
+        reply: bus.answer_address(),
+        clock: mesh_host::now(),
+    };
+    let pace = JoinPace {
+        again: AGAIN,
+        within: cli.timeout,
+    };
+    let answer = join(&bus, enrolment, &verifier(token.controller.clone()), pace)
+        .await
+        .map_err(|error| not_answered(token, error))?;
+    accepted(answer, &ca)
+}
+
+fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure> {
+    match answer {
+        EnrolmentAnswer::Accepted {
+            mesh,
+            node,
+            bus,
+            jwt,
+        } => Ok(Accepted {
+            mesh,
+            node,
+            bus,
+            jwt,
+            ca_pem: ca
+                .certificate_pem()
+                .context("the bus was reached without showing who vouches for it")?,
+        }),
+        EnrolmentAnswer::Refused(refusal) => {
+            let error = anyhow::Error::new(refusal).context("the controller refuses this host");
+            Err(Failure::new(Exit::Failed, error))
+        }
+    }
+}
+
+/// How often it is asked; the same pair of token and key gets the same answer.
+const AGAIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use mesh_auth::keys::{SigningKey, UserKey};
+    use mesh_auth::tls::CaFingerprint;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_of_use_until_the_second_it_expires() {
+        let token = Token {
+            mesh: "home".parse().unwrap(),
+            urls: vec![],
+            ca: CaFingerprint::from_bytes([0; 32]),
+            id: "t1".parse().unwrap(),
+            joiner: UserKey::generate().unwrap(),
+            controller: SigningKey::generate().unwrap().public(),
+            node: None,
+            expires: 1_000,
+        };
+        assert!(check(&token, 999).is_ok());
+        let failure = check(&token, 1_090).unwrap_err();
+        assert_eq!(failure.exit, Exit::Denied);
+        let text = failure.error.to_string();
+        assert!(
+            text.contains("expired 1m 30s ago") && text.contains("clock"),
+            "{text}"
+        );
+    }
+}
