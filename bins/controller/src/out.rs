@@ -12,6 +12,11 @@ pub(crate) fn data(text: &str) {
     print!("{text}");
 }
 
+/// What a person is told beside the data.
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
 /// What went wrong, with its causes, once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("controller: {error:#}");

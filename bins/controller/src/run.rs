@@ -7,7 +7,7 @@ use anyhow::Context;
 use mesh_bus::{
     ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
 };
-use mesh_control::{Kept, Settings};
+use mesh_control::{Fact, Kept, Settings};
 use mesh_derive::{Bounds, Plan, derive};
 use mesh_model::Records;
 use mesh_wire::decode_mark;
@@ -20,6 +20,7 @@ use crate::keys::{Keys, private_dir};
 use crate::loopback;
 use crate::managed::{self, NatsBus};
 use crate::mint::SystemMint;
+use crate::out;
 use crate::served;
 use crate::state::{Layout, OpenStore};
 use crate::surface::Surface;
@@ -106,6 +107,7 @@ async fn over_nats(
             count.store(consumers, Ordering::Relaxed);
         }
     };
+    say_how_to_join(service);
     let result = side_by_side(running, surface, service.layout, stop).await;
     if let Some(server) = server {
         let consumers = counted.load(Ordering::Relaxed);
@@ -113,6 +115,21 @@ async fn over_nats(
         let _stopped = server.stop(consumers).await;
     }
     result
+}
+
+/// A controller nobody has joined yet says how that is done.
+fn say_how_to_join(service: &Service<'_>) {
+    let joined = |fact: &Fact| matches!(fact, Fact::Node(..));
+    if service.cli.quiet || service.store.facts.iter().any(joined) {
+        return;
+    }
+    let meshctl = mesh_host::how_to_run("meshctl");
+    let state_dir = match &service.cli.state_dir {
+        Some(dir) => format!(" --state-dir {}", dir.display()),
+        None => String::new(),
+    };
+    out::note("no host has joined this mesh yet; in another shell, make a token for one:");
+    out::note(&format!("  {meshctl}{state_dir} token create --node one"));
 }
 
 /// A loop ready to run over this bus.

@@ -18,7 +18,11 @@ pub(crate) async fn create(cli: &Cli, create: &TokenCreate) -> anyhow::Result<Ex
         labels: pairs(&create.labels)?,
         rejoin: false,
     };
-    show(cli, &cli.client().create_token(&request).await?)
+    show(
+        cli,
+        &cli.client().create_token(&request).await?,
+        request.node.as_ref(),
+    )
 }
 
 /// Makes a token that replaces a node's key.
@@ -29,10 +33,14 @@ pub(crate) async fn rejoin(cli: &Cli, node: &NodeName, ttl: Duration) -> anyhow:
         labels: std::collections::BTreeMap::new(),
         rejoin: true,
     };
-    show(cli, &cli.client().create_token(&request).await?)
+    show(
+        cli,
+        &cli.client().create_token(&request).await?,
+        request.node.as_ref(),
+    )
 }
 
-fn show(cli: &Cli, token: &TokenCreated) -> anyhow::Result<ExitCode> {
+fn show(cli: &Cli, token: &TokenCreated, node: Option<&NodeName>) -> anyhow::Result<ExitCode> {
     match cli.output {
         Output::Json => out::json("Token", token)?,
         Output::Name => out::data(&format!("{}\n", token.id)),

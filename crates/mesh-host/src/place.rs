@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Whose files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,25 @@ pub fn search_path() -> Option<OsString> {
     variable("PATH")
 }
 
+/// How a person runs one of the mesh's programs from where they are: through cargo in a checkout, by name elsewhere.
+pub fn how_to_run(program: &str) -> String {
+    let here = std::env::current_exe().unwrap_or_default();
+    if is_cargos(&here) {
+        format!("cargo run -p {program} --")
+    } else {
+        program.to_owned()
+    }
+}
+
+/// Whether a program lies where cargo puts what it built.
+fn is_cargos(program: &Path) -> bool {
+    let mut above = program.ancestors().skip(1).filter_map(Path::file_name);
+    let profile = above
+        .next()
+        .is_some_and(|name| name == "debug" || name == "release");
+    profile && above.next().is_some_and(|name| name == "target")
+}
+
 fn base(name: &str, below_home: &str) -> PathBuf {
     variable(name).map_or_else(
         || PathBuf::from(variable("HOME").unwrap_or_else(|| "/".into())).join(below_home),
@@ -67,4 +86,21 @@ fn is_root() -> bool {
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_a_checkout_is_known_by_its_folders() {
+        for (program, expected) in [
+            ("/src/mesh/target/debug/meshctl", true),
+            ("/src/mesh/target/release/meshctl", true),
+            ("/usr/bin/meshctl", false),
+            ("/home/debug/meshctl", false),
+        ] {
+            assert_eq!(is_cargos(Path::new(program)), expected, "{program}");
+        }
+    }
 }
