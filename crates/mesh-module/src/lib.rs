@@ -77,3 +77,8 @@ pub use mesh_model::{
 };
 pub use mesh_nats::{Credential, Endpoint, NatsModule};
 pub use module::Module;
+
+/// The page for authors: what it shows in Rust is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/modules.md")]
+struct WritingAModule;
