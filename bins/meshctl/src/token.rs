@@ -46,9 +46,10 @@ fn show(cli: &Cli, token: &TokenCreated, node: Option<&NodeName>) -> anyhow::Res
         Output::Name => out::data(&format!("{}\n", token.id)),
         Output::Table => {
             out::data(&format!("{}\n", token.token));
-            out::note(
-                "on the host: enrol TOKEN --dir DIR, then node-agent --config DIR/agent.toml",
-            );
+            let enrol = mesh_host::how_to_run("enrol");
+            let (token, name) = (&token.token, node.map_or("NAME", NodeName::as_str));
+            out::note("on the host that is to join, with a folder of its own:");
+            out::note(&format!("  {enrol} {token} --dir ./{name}"));
         }
     }
     Ok(ExitCode::SUCCESS)
