@@ -1,0 +1,101 @@
+//! The keys of everybody in a mesh, in one place, which no mesh has outside a test.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use mesh_auth::keys::{BoxKey, BoxPublic, UserKey};
+use mesh_auth::seal::seal;
+use mesh_control::{Mint, MintError, Minted};
+use mesh_model::{BoxPublicKey, InstanceRef, NodeName, Principal, PublicKey, Sealed};
+use mesh_nats::Credential;
+
+/// Keys by whose they are, made when they are first asked for. Clones hold the same keys.
+#[derive(Debug, Clone, Default)]
+pub struct KeyRing(Arc<Mutex<Keys>>);
+
+#[derive(Debug, Default)]
+struct Keys {
+    users: BTreeMap<Principal, UserKey>,
+    boxes: BTreeMap<NodeName, BoxKey>,
+}
+
+impl KeyRing {
+    /// Somebody's key.
+    pub fn user(&self, who: &Principal) -> anyhow::Result<UserKey> {
+        let mut keys = self.keys();
+        if let Some(key) = keys.users.get(who) {
+            return Ok(key.clone());
+        }
+        let key = UserKey::generate()?;
+        keys.users.insert(who.clone(), key.clone());
+        Ok(key)
+    }
+
+    /// What somebody connects with.
+    pub fn credential(&self, who: &Principal) -> anyhow::Result<Credential> {
+        Ok(credential(&self.user(who)?))
+    }
+
+    /// The half of somebody's key that stands in records.
+    pub fn public(&self, who: &Principal) -> anyhow::Result<PublicKey> {
+        public(&self.user(who)?)
+    }
+
+    /// The key secrets are sealed to for a node.
+    pub fn box_key(&self, node: &NodeName) -> anyhow::Result<BoxPublicKey> {
+        let mut keys = self.keys();
+        let key = match keys.boxes.get(node) {
+            Some(key) => key.clone(),
+            None => BoxKey::generate()?,
+        };
+        let public = BoxPublicKey::new(key.public().as_str())?;
+        keys.boxes.insert(node.clone(), key);
+        Ok(public)
+    }
+
+    /// What a node makes of a credential sealed to it: the seed of one of its modules.
+    pub fn unseal(&self, node: &NodeName, sealed: &Sealed) -> anyhow::Result<Credential> {
+        let keys = self.keys();
+        let key = keys.boxes.get(node).context("the node has no box key")?;
+        let sealed = mesh_auth::seal::Sealed::from_bytes(sealed.0.clone());
+        let seed = mesh_auth::seal::open(key, &sealed)?;
+        let seed = std::str::from_utf8(seed.expose())?;
+        Ok(Credential::NKeySeed(seed.to_owned()))
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(&self, instance: &InstanceRef, to: &BoxPublicKey) -> anyhow::Result<Minted> {
+        let to: BoxPublic = to.as_str().parse()?;
+        let key = UserKey::generate()?;
+        let minted = Minted {
+            key: public(&key)?,
+            credential: Sealed(seal(&to, key.seed().expose().as_bytes())?.into_bytes()),
+        };
+        let who = Principal::Instance(instance.clone());
+        self.keys().users.insert(who, key);
+        Ok(minted)
+    }
+}
+
+impl Mint for KeyRing {
+    fn mint(&mut self, instance: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
+        self.make(instance, to).map_err(|why| MintError {
+            instance: instance.clone(),
+            why: format!("{why:#}"),
+        })
+    }
+}
+
+/// The public half as records hold it.
+pub(crate) fn public(key: &UserKey) -> anyhow::Result<PublicKey> {
+    Ok(PublicKey::new(key.public().as_str())?)
+}
+
+/// What the owner of a key connects with.
+pub(crate) fn credential(key: &UserKey) -> Credential {
+    Credential::NKeySeed(key.seed().expose().to_owned())
+}
