@@ -52,3 +52,137 @@ pub(crate) fn heartbeat(subject: &Subject, body: &[u8]) -> Result<Heartbeat, Str
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mesh_derive::subject;
+    use mesh_model::{
+        Enrolment, EventRef, Generation, NodeName, Outcome, Report, ReportId, Seq, Timestamp,
+        TokenId,
+    };
+    use mesh_wire::{encode_announcement, encode_enrolment, encode_heartbeat, encode_report};
+
+    use super::*;
+
+    fn report(node: &str) -> Report {
+        Report {
+            id: ReportId {
+                node: node.parse().unwrap(),
+                generation: Generation::default(),
+                seq: Seq(1),
+            },
+            at: Timestamp::default(),
+            outcome: Outcome::Converged,
+            modules: [].into(),
+        }
+    }
+
+    fn event(text: &str) -> Subject {
+        subject::event(&text.parse::<EventRef>().unwrap())
+    }
+
+    #[test]
+    fn who_reports_is_told_by_the_subject_whatever_the_body_says() {
+        let (node, other): (NodeName, _) = ("a".parse().unwrap(), report("b"));
+        let said = message(&subject::report(&node), &encode_report(&other));
+        assert_eq!(said, Message::Report(node, other));
+    }
+
+    #[test]
+    fn which_token_asks_is_told_by_the_subject() {
+        let token: TokenId = "t1".parse().unwrap();
+        let asked = Enrolment {
+            node: None,
+            key: format!("U{}", "A".repeat(55)).parse().unwrap(),
+            box_key: format!("X{}", "A".repeat(55)).parse().unwrap(),
+            reply: subject::enrolment_answer(&token),
+            clock: Timestamp::default(),
+        };
+        let said = message(&subject::enrol(&token), &encode_enrolment(&asked));
+        assert_eq!(said, Message::Enrolment(token, asked));
+    }
+
+    #[test]
+    fn which_module_announces_itself_is_told_by_the_subject() {
+        let body = encode_announcement(&mesh_wire::Announcement {
+            release: "1".to_owned(),
+            node: "a".parse().unwrap(),
+            instance: None,
+        });
+        let announcement = Announcement {
+            release: "1".to_owned(),
+            node: "a".parse().unwrap(),
+        };
+        assert_eq!(
+            message(&event("m.announced"), &body),
+            Message::Announced("m".parse().unwrap(), announcement)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_understood_says_what_it_was_to_be() {
+        let (node, token): (NodeName, TokenId) = ("a".parse().unwrap(), "t1".parse().unwrap());
+        let body = encode_report(&report("a"));
+        for (on, body, begins) in [
+            (subject::report(&node), &b"{}"[..], "a report of node a: "),
+            (subject::report(&node), b"", "a report of node a: "),
+            (
+                subject::enrol(&token),
+                &body,
+                "an enrolment with token t1: ",
+            ),
+            (event("m.announced"), &body, "an announcement of module m: "),
+            (
+                event("m.said"),
+                &body,
+                "nothing for the controller comes on mesh.mod.m.said",
+            ),
+            (
+                subject::heartbeat(&node),
+                &body,
+                "nothing for the controller comes on",
+            ),
+            (
+                "mesh.control.other.a".parse().unwrap(),
+                &body,
+                "nothing for the controller",
+            ),
+            (
+                "mesh.control.report.A".parse().unwrap(),
+                &body,
+                "nothing for the controller",
+            ),
+            (
+                "else.where".parse().unwrap(),
+                &body,
+                "nothing for the controller",
+            ),
+        ] {
+            match message(&on, body) {
+                Message::Malformed(why) => assert!(why.starts_with(begins), "{on}: {why}"),
+                other => panic!("{on}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_speaks_for_itself_in_a_heartbeat_and_for_nobody_else() {
+        let (node, other): (NodeName, NodeName) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let beat = Heartbeat {
+            node: node.clone(),
+            session: 1,
+            applied: None,
+            seq: Seq(0),
+            deaf: false,
+            version: "1".to_owned(),
+        };
+        let body = encode_heartbeat(&beat);
+        assert_eq!(heartbeat(&subject::heartbeat(&node), &body), Ok(beat));
+        assert_eq!(
+            heartbeat(&subject::heartbeat(&other), &body),
+            Err("node b sent a heartbeat that says it is a's".to_owned())
+        );
+        assert!(heartbeat(&subject::heartbeat(&node), b"?").is_err());
+        assert!(heartbeat(&subject::report(&node), &body).is_err());
+    }
+}
