@@ -67,6 +67,22 @@ struct Taking {
     events: Puller,
 }
 
+impl Taking {
+    /// Takes what is here already, one of each by turns: a flood of one must not keep the other out.
+    fn drain(&mut self, taken: &mut Vec<Delivery<Receipt>>, max: usize) {
+        while taken.len() < max {
+            let before = taken.len();
+            taken.extend(self.control.ready());
+            if taken.len() < max {
+                taken.extend(self.events.ready());
+            }
+            if taken.len() == before {
+                return;
+            }
+        }
+    }
+}
+
 impl NatsController {
     /// Connects. Nothing is asserted and nothing taken over yet.
     pub async fn connect(setup: ControllerSetup) -> Result<Self, BusError> {
@@ -170,11 +186,13 @@ impl NatsController {
         if !up {
             self.connection.require_up()?;
         }
-        let Taking { control, events } = taking;
         let follows = self.follows_events.load(Ordering::Relaxed);
         let bus = self.facts();
         let mut taken = Vec::new();
+        // What came while nobody took, heartbeats too: a request that looks silent may only not have been listened to.
+        taking.drain(&mut taken, max);
         while taken.is_empty() && Instant::now() < until {
+            let Taking { control, events } = &mut *taking;
             control.ask(&self.connection, &bus, max).await?;
             if follows {
                 events.ask(&self.connection, &bus, max).await?;
@@ -187,17 +205,8 @@ impl NatsController {
                 () = sleep_until(look) => {}
             }
         }
-        // One of each by turns: a flood of one must not keep the other out.
-        while taken.len() < max {
-            let before = taken.len();
-            taken.extend(control.ready());
-            if taken.len() < max {
-                taken.extend(events.ready());
-            }
-            if taken.len() == before {
-                break;
-            }
-        }
+        taking.drain(&mut taken, max);
+        let Taking { control, events } = taking;
         if control.turned_down.is_some() || (follows && events.turned_down.is_some()) {
             self.disturbed.notify_one();
         }

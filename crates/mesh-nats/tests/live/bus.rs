@@ -150,6 +150,12 @@ async fn a_held_report_stays_on_the_server_and_comes_back() {
         .await
         .unwrap();
     assert_eq!(controller.mark().await.unwrap(), None);
+    let findings = soon(controller.findings()).await.unwrap();
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding.text.contains("version 2."))
+    );
     controller.leave_mark(b"7".to_vec()).await.unwrap();
     assert_eq!(controller.mark().await.unwrap(), Some(b"7".to_vec()));
 }
