@@ -7,6 +7,8 @@ use clap::Parser;
 use mesh_host::{LogFormat, Place};
 use mesh_model::NodeName;
 
+use crate::out;
+
 /// Makes this host a node of a mesh, with a token `meshctl token create` printed. Its private keys are made here and
 /// stay here. Run it again after an interruption: it asks as the same host.
 #[derive(Debug, Clone, Parser)]
@@ -30,21 +32,24 @@ pub(crate) struct Cli {
     /// How the log is written: text or json.
     #[arg(long, env = "MESH_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
-    /// Only warnings.
+    /// Only what goes wrong.
     #[arg(short, long)]
     pub quiet: bool,
-    /// More of what happens; twice for everything.
+    /// More of what happens; thrice for everything.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
 impl Cli {
-    /// Below zero for warnings only, above for detail.
+    /// The log's level. This program says its steps itself, so its log begins with warnings.
     pub(crate) fn verbosity(&self) -> i8 {
-        if self.quiet {
-            -1
-        } else {
-            i8::try_from(self.verbose).unwrap_or(i8::MAX)
+        i8::try_from(self.verbose).unwrap_or(i8::MAX) - 1
+    }
+
+    /// Says that a step was taken, to who wants to know.
+    pub(crate) fn say(&self, step: &str) {
+        if !self.quiet {
+            out::step(step);
         }
     }
 

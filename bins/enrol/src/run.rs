@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use mesh_agent::{JoinPace, join, verifier};
 use mesh_auth::tls::{PinnedCa, pinned_client_config};
 use mesh_auth::token::Token;
-use mesh_bus::JoinerBus;
+use mesh_bus::{BusError, JoinerBus};
 use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, PublicKey};
 use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsJoiner};
 
@@ -33,7 +33,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let accepted = runtime.block_on(ask(cli, &token, &keys))?;
     let node = accepted.node.clone();
     home.settle(&token, &keys, accepted)?;
-    out::step(&format!(
+    cli.say(&format!(
         "this host is node {node} of mesh {} now; next:",
         token.mesh
     ));
@@ -68,12 +68,8 @@ async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Fail
         tls: Some(tls),
         name: format!("joiner/{}", token.id),
     };
-    let credential = Credential::NKeySeed(token.joiner.seed().expose().to_owned());
-    let dialling = Dialling {
-        first: FirstAttempt::MustSucceed,
-        seed: mesh_host::seed(),
-    };
-    let bus = NatsJoiner::connect(&endpoint, &credential, &token.id, dialling)
+    let connect = || NatsJoiner::connect(&endpoint, &credential, &token.id, dialling);
+    let bus = unless_reloading(connect)
         .await
         .map_err(|error| not_connected(token, error))?;
     out::step(&format!(
@@ -97,6 +93,46 @@ async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Fail
         .await
         .map_err(|error| not_answered(token, error))?;
     accepted(answer, &ca)
+}
+
+/// Connects, and believes a refusal only when it is repeated: a server that is just reading its users again refuses
+/// whoever is in the middle of connecting, whom it knows before and after.
+async fn unless_reloading<T, F: Future<Output = Result<T, BusError>>>(
+    mut connect: impl FnMut() -> F,
+) -> Result<T, BusError> {
+    for _ in 1..REFUSALS {
+        match connect().await {
+            Err(BusError::Refused { .. }) => tokio::time::sleep(RELOADED_WITHIN).await,
+            other => return other,
+        }
+    }
+    connect().await
+}
+
+/// How many refusals in a row are one.
+const REFUSALS: u32 = 4;
+/// How long a server may take to read its users again.
+const RELOADED_WITHIN: Duration = Duration::from_millis(700);
+
+/// Connects with the token's own credential. A server that is just reading its users anew refuses whoever is just
+/// connecting, so one refusal says nothing yet.
+async fn connect(token: &Token, endpoint: &Endpoint) -> Result<NatsJoiner, Failure> {
+    let credential = Credential::NKeySeed(token.joiner.seed().expose().to_owned());
+    let dialling = Dialling {
+        first: FirstAttempt::MustSucceed,
+        seed: mesh_host::seed(),
+    };
+    let mut refusals = 0;
+    loop {
+        match NatsJoiner::connect(endpoint, &credential, &token.id, dialling).await {
+            Ok(bus) => return Ok(bus),
+            Err(BusError::Refused { .. }) if refusals < REFUSALS => {
+                refusals += 1;
+                tokio::time::sleep(REFUSED_WAIT).await;
+            }
+            Err(error) => return Err(not_connected(token, error)),
+        }
+    }
 }
 
 fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure> {
@@ -124,9 +160,14 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
 
 /// How often it is asked; the same pair of token and key gets the same answer.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Refusals that are not believed, and the wait after each.
+const REFUSALS: u32 = 2;
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use mesh_auth::keys::{SigningKey, UserKey};
     use mesh_auth::tls::CaFingerprint;
 
@@ -152,5 +193,24 @@ mod tests {
             text.contains("expired 1m 30s ago") && text.contains("clock"),
             "{text}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_believed_when_it_is_repeated() {
+        for (refused, connected) in [(0, true), (1, true), (3, true), (4, false)] {
+            let attempts = Cell::new(0);
+            let result = unless_reloading(async || {
+                attempts.set(attempts.get() + 1);
+                if attempts.get() > refused {
+                    return Ok(());
+                }
+                Err(BusError::Refused {
+                    what: "the connection".to_owned(),
+                    why: "authorization violation".to_owned(),
+                })
+            })
+            .await;
+            assert_eq!(result.is_ok(), connected, "{refused}");
+        }
     }
 }
