@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::came_to_its_end;
+use crate::ended::came_to_its_end;
 use crate::seam::{Link, NodeBus, NodeEvent};
 use crate::signing::Verifier;
 

@@ -8,6 +8,7 @@ mod declarations;
 mod enrolment;
 mod journal;
 mod modules;
+mod patience;
 mod reports;
 mod stand_ins;
 

@@ -20,10 +20,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::ended::came_to_its_end;
 use crate::ledger::Ledger;
 use crate::seam::{Asserted, BusError, ControllerBus, Delivery};
 use crate::signing::Signer;
-use crate::{came_to_its_end, understand};
+use crate::understand;
 
 use handle::Request;
 pub use handle::{ControllerHandle, Gone};

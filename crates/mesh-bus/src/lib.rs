@@ -3,6 +3,7 @@
 mod agent_loop;
 pub mod conformance;
 mod controller_loop;
+mod ended;
 mod ledger;
 pub mod loopback;
 mod seam;
@@ -18,13 +19,3 @@ pub use seam::{
     ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,
 };
 pub use signing::{Signer, UnsignedError, Verifier};
-
-/// What a task came to; nothing when it was called off. A panic in one goes on in the loop that began it: a loop that
-/// waited for ever for what never comes would be the worse end.
-fn came_to_its_end<T>(ended: Result<T, tokio::task::JoinError>) -> Option<T> {
-    match ended.map_err(tokio::task::JoinError::try_into_panic) {
-        Ok(result) => Some(result),
-        Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        Err(Err(_called_off)) => None,
-    }
-}

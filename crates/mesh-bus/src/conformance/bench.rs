@@ -16,9 +16,9 @@ use mesh_window::Limits;
 use mesh_wire::encode_report;
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
 
 use super::journal::{Journal, Watched};
+use super::patience::{DEADLINE, broken, eventually, name, within};
 use super::stand_ins::{MemoryDisk, MemoryLedger, MemoryWorkloads, signer, verifier};
 use super::{Broken, World};
 use crate::agent_loop::{AgentLoop, AgentParts, Seen};
@@ -389,49 +389,3 @@ pub(super) fn instance(module: &str, node: &NodeName) -> Result<InstanceRef, Bro
         node: node.clone(),
     })
 }
-
-pub(super) fn name<T>(text: &str) -> Result<T, Broken>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error| Broken(format!("{error}")))
-}
-
-pub(super) fn broken<T>(what: impl Into<String>) -> Result<T, Broken> {
-    Err(Broken(what.into()))
-}
-
-/// What must be so, now.
-pub(super) fn ensure(so: bool, what: impl Into<String>) -> Result<(), Broken> {
-    if so { Ok(()) } else { broken(what) }
-}
-
-/// Looks until it is so.
-pub(super) async fn eventually(
-    what: &str,
-    mut look: impl AsyncFnMut() -> Result<bool, Broken>,
-) -> Result<(), Broken> {
-    let until = Instant::now() + DEADLINE;
-    while !look().await? {
-        if Instant::now() >= until {
-            return broken(format!("not within {} s: {what}", DEADLINE.as_secs()));
-        }
-        sleep(LOOK_AGAIN).await;
-    }
-    Ok(())
-}
-
-/// Waits for what should come.
-pub(super) async fn come<T>(what: &str, coming: impl Future<Output = T>) -> Result<T, Broken> {
-    let come = within(DEADLINE, coming).await;
-    come.ok_or_else(|| Broken(format!("not within {} s: {what}", DEADLINE.as_secs())))
-}
-
-async fn within<T>(deadline: Duration, coming: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(deadline, coming).await.ok()
-}
-
-/// Far beyond what any bus may take, and beyond every ack wait that a claim waits for.
-pub(super) const DEADLINE: Duration = Duration::from_secs(90);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);

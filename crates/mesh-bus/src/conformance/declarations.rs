@@ -5,8 +5,9 @@ use mesh_derive::subject;
 use mesh_model::{ConsumerRef, NodeName};
 use mesh_wire::{SignedKind, encode_declaration};
 
-use super::bench::{Bench, Mesh, broken, declared, ensure, eventually, manifest};
+use super::bench::{Bench, Mesh, declared, manifest};
 use super::journal::Entry;
+use super::patience::{broken, ensure, eventually};
 use super::stand_ins::{MemoryDisk, signer};
 use super::{Broken, World};
 use crate::seam::ControllerBus;

@@ -4,7 +4,8 @@ use mesh_derive::subject;
 use mesh_model::{Enrolment, EnrolmentAnswer, EnrolmentRefusal, NodeName, Principal, Subject};
 use mesh_wire::{SignedKind, decode_enrolment_answer, encode_enrolment};
 
-use super::bench::{Bench, Mesh, broken, come, ensure, eventually, name};
+use super::bench::{Bench, Mesh};
+use super::patience::{broken, come, ensure, eventually, name};
 use super::stand_ins::{MemoryDisk, verifier};
 use super::{Broken, World};
 use crate::seam::JoinerBus;

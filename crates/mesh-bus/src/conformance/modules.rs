@@ -5,10 +5,9 @@ use mesh_derive::subject;
 use mesh_model::{ConsumerRef, EventName, EventRef, NodeName, SeatName};
 use mesh_wire::{Announcement, encode_announcement};
 
-use super::bench::{
-    Bench, Mesh, broken, come, declared, ensure, eventually, instance, manifest, name,
-};
+use super::bench::{Bench, Mesh, declared, instance, manifest};
 use super::declarations::apply;
+use super::patience::{broken, come, ensure, eventually, name};
 use super::{Broken, World};
 use crate::seam::{BusError, Incoming, Listener, ModuleBus, ModuleSettlement, Source};
 

@@ -7,8 +7,9 @@ use mesh_derive::subject;
 use mesh_model::{Generation, Heartbeat, NodeName, Seq};
 use mesh_wire::encode_heartbeat;
 
-use super::bench::{AgentRun, Bench, Mesh, ensure, eventually, name};
+use super::bench::{AgentRun, Bench, Mesh};
 use super::journal::Entry;
+use super::patience::{broken, ensure, eventually, name};
 use super::stand_ins::{MemoryDisk, StoreMood, runs};
 use super::{Broken, World};
 use crate::seam::{BusError, NodeBus};
@@ -44,12 +45,12 @@ pub async fn a_report_the_store_cannot_take_is_held_with_a_delay_and_stays_with_
     })
     .await?;
     let Some(key) = held() else {
-        return super::bench::broken("the report was never taken");
+        return broken("the report was never taken");
     };
     let taken = mesh.journal.taken_at(key);
     for (nth, (at, how)) in mesh.journal.settlings(key).into_iter().enumerate() {
         let Settlement::Hold(pause) = how else {
-            return super::bench::broken("a report that is not recorded was acknowledged");
+            return broken("a report that is not recorded was acknowledged");
         };
         ensure(!pause.is_zero(), "a report was held for no time at all")?;
         let Some(next) = taken.get(nth + 1) else {
@@ -132,7 +133,7 @@ pub async fn a_report_the_store_never_takes_is_let_go_once_the_bound_passes(
     ensure(status.window.held == 0, "its window is still open")?;
     let subject = subject::report(&node);
     let Some(key) = mesh.journal.keys(&subject).last().copied() else {
-        return super::bench::broken("the report was never taken");
+        return broken("the report was never taken");
     };
     let parked = mesh
         .journal
@@ -146,7 +147,7 @@ pub async fn a_report_the_store_never_takes_is_let_go_once_the_bound_passes(
     )?;
     let taken = mesh.journal.taken_at(key);
     let (Some(first), Some((last, _))) = (taken.first(), mesh.journal.settlings(key).pop()) else {
-        return super::bench::broken("the report was never settled");
+        return broken("the report was never settled");
     };
     let held_for = last.duration_since(*first);
     ensure(

@@ -252,6 +252,23 @@ async fn the_mark_left_on_the_bus_is_the_newest_commit() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_nobody_could_have_been_granted_to_say_is_parked_with_the_reason() {
+    let (world, ledger) = in_memory();
+    let mesh = start(world, ledger);
+    mesh.settled().await;
+    let subject = "mesh.control.other.a".parse().unwrap();
+    mesh.world.bus.inject(subject, b"?".to_vec()).unwrap();
+    mesh.until(async || !mesh.world.bus.parked().is_empty())
+        .await;
+    let parked = mesh.world.bus.parked().remove(0);
+    assert_eq!(parked.subject.as_str(), "mesh.parked.control.other.a");
+    assert_eq!(parked.body, b"?");
+    assert!(parked.why.contains("mesh.control.other.a"), "{parked:?}");
+    mesh.until(async || mesh.world.bus.stored(&subject::control_stream()) == 0)
+        .await;
+}
+
 /// A store that takes long over some commits and less over others.
 #[derive(Default)]
 struct Uneven {
