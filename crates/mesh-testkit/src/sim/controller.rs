@@ -4,8 +4,10 @@ use mesh_control::{
     CommandId, Controller, Effect, Fact, Kept, Message, MessageKey, Note, Settings, Settlement,
     Start, StoreRefusal, Ticket,
 };
+use mesh_derive::subject::enrolment_answer;
 use mesh_model::{BusFacts, Declaration, Timestamp};
 
+use super::host::Host;
 use super::make::{Stamp, named};
 use super::world::{Event, World};
 
@@ -219,12 +221,8 @@ impl World {
                     unless_there,
                 } => self.after(5, 200, Event::Declare(life, declaration, unless_there)),
                 Effect::Answer { to, answer } => {
-                    let asks = |at: &usize| {
-                        self.hosts.get(*at).is_some_and(|host| {
-                            mesh_derive::subject::enrolment_answer(&host.token) == to
-                        })
-                    };
-                    let host = (0..self.hosts.len()).find(asks);
+                    let asks = |host: &Host| enrolment_answer(&host.token) == to;
+                    let host = self.hosts.iter().position(asks);
                     if let (Some(at), false) = (host, self.fault(20)) {
                         self.after(5, 200, Event::Answered(at, answer));
                     }

@@ -141,6 +141,12 @@ impl World {
             }
             _ => false,
         };
+        // While a commit is in doubt, what the controller knows is what was there before it.
+        let known = self.controller.as_ref().is_some_and(|controller| {
+            let record = controller.records().nodes.get(node);
+            record.is_some_and(|record| Some(&record.token) == joiner.as_ref())
+        });
+        let there = there || self.store.dead && known;
         self.law(there && self.bus.serves(node), || {
             format!("{node} is accepted and not a node on the bus and in the store")
         });
@@ -181,9 +187,8 @@ impl World {
                     }
                 }
                 Fact::Report(report) => {
-                    if self.recorded.insert(report.id.clone()) {
-                        self.ran.recorded += 1;
-                    }
+                    let new = self.recorded.insert(report.id.clone());
+                    self.ran.recorded += u64::from(new);
                 }
                 _ => {}
             }

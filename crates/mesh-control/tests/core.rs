@@ -1,0 +1,20 @@
+//! Both cores from outside: what each decides, case by case.
+
+#[cfg(test)]
+#[path = "core/agent.rs"]
+mod agent;
+#[cfg(test)]
+#[path = "core/commands.rs"]
+mod commands;
+#[cfg(test)]
+#[path = "core/enrolment.rs"]
+mod enrolment;
+#[cfg(test)]
+#[path = "core/outward.rs"]
+mod outward;
+#[cfg(test)]
+#[path = "core/reports.rs"]
+mod reports;
+#[cfg(test)]
+#[path = "core/rig.rs"]
+mod rig;

@@ -1,0 +1,113 @@
+//! The bus is brought to what follows from the records, and only then are nodes told.
+
+use mesh_control::{Effect, Start};
+
+use crate::rig::*;
+
+#[test]
+fn nodes_are_told_only_once_the_bus_is_ready_for_them() {
+    let mut rig = Rig::with_node_a();
+    rig.bus = false;
+    let _stored = rig.command(apply(declared(None, &[("x", &["a"])])));
+    assert!(told(&rig.said).is_empty());
+    let Some(Effect::Assert { version, .. }) = rig.said.last().cloned() else {
+        panic!("{:?}", rig.said)
+    };
+    let said = rig.core.handle_asserted(version + 1, Ok(()), rig.time());
+    assert!(said.is_empty(), "a version nobody asked for");
+    let said = rig.core.handle_asserted(version, Ok(()), rig.time());
+    let declarations = told(&said);
+    assert_eq!(declarations.len(), 1);
+    let generation = declarations[0].0.generation;
+    let said = rig
+        .core
+        .handle_declared(&named("a"), generation, Err("no".to_owned()), rig.time());
+    assert!(told(&said).is_empty() && !rig.core.is_settled());
+    rig.now += 499;
+    assert!(told(&rig.core.tick(rig.time())).is_empty());
+    rig.now += 1;
+    assert_eq!(told(&rig.core.tick(rig.time())).len(), 1);
+    let _told = rig
+        .core
+        .handle_declared(&named("a"), generation, Ok(()), rig.time());
+    assert!(rig.core.is_settled());
+}
+
+#[test]
+fn what_was_disturbed_is_looked_at_and_told_again_only_where_it_is_missing() {
+    let mut rig = Rig::with_node_a();
+    let effects = rig.core.handle_disturbed(rig.time());
+    rig.carry_out(effects);
+    let asserted = position(&rig.said, |e| matches!(e, Effect::Assert { .. }));
+    let declared = position(&rig.said, |e| matches!(e, Effect::Declare { .. }));
+    assert!(asserted < declared);
+    assert!(
+        told(&rig.said)
+            .iter()
+            .all(|(_, unless_there)| *unless_there)
+    );
+    assert!(rig.core.is_settled());
+}
+
+#[test]
+fn a_start_looks_at_the_bus_and_tells_only_where_it_is_missing() {
+    let mut rig = Rig::with_node_a();
+    rig.join("b", 'B');
+    let rig = rig.restart(Start::Continued);
+    let told = told(&rig.said);
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().all(|(_, unless_there)| *unless_there) && rig.core.is_settled());
+}
+
+#[test]
+fn a_declaration_that_changed_while_one_was_on_its_way_is_told_after_it() {
+    let mut rig = Rig::with_node_a();
+    rig.bus = false;
+    let _first = rig.command(apply(declared(None, &[("x", &["a"])])));
+    let first = rig.generation("a");
+    let version = |said: &[Effect]| {
+        said.iter().rev().find_map(|effect| match effect {
+            Effect::Assert { version, .. } => Some(*version),
+            _ => None,
+        })
+    };
+    let asserted = version(&rig.said).unwrap();
+    let said = rig.core.handle_asserted(asserted, Ok(()), rig.time());
+    assert_eq!(told(&said)[0].0.generation, first);
+    rig.said.clear();
+    let _second = rig.command(apply(declared(None, &[("x", &["a"]), ("y", &["a"])])));
+    let second = rig.generation("a");
+    let said = rig
+        .core
+        .handle_asserted(version(&rig.said).unwrap(), Ok(()), rig.time());
+    assert!(told(&said).is_empty(), "the first is still on its way");
+    let said = rig
+        .core
+        .handle_declared(&named("a"), first, Ok(()), rig.time());
+    assert_eq!(told(&said)[0].0.generation, second);
+}
+
+#[test]
+fn a_node_that_is_deaf_has_its_consumer_looked_at_once() {
+    let mut rig = Rig::with_node_a();
+    let _arrived = rig.beat(rig.heartbeat("a", 0));
+    let mut heartbeat = rig.heartbeat("a", 0);
+    heartbeat.deaf = true;
+    let asserts = |said: &[Effect]| {
+        let assert = |e: &&Effect| matches!(e, Effect::Assert { .. });
+        said.iter().filter(assert).count()
+    };
+    assert_eq!(asserts(&rig.beat(heartbeat.clone())), 1);
+    assert_eq!(asserts(&rig.beat(heartbeat)), 0);
+}
+
+#[test]
+fn a_clock_set_back_does_not_keep_the_store_closed() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Refuses { written: false };
+    let _held = rig.hear(says(&rig.report("a", 1)));
+    rig.disk = Disk::Takes;
+    rig.now -= 900_000;
+    rig.pass(0);
+    assert!(rig.core.status(rig.time()).store_up);
+}

@@ -1,0 +1,329 @@
+//! Reports and other messages: recorded, held, superseded, let go.
+
+use mesh_control::{Announcement, Change, Effect, Fact, FactKey, Message, Settlement, Start};
+use mesh_model::{Generation, NodeName};
+
+use crate::rig::*;
+
+#[test]
+fn a_report_is_settled_only_after_the_store_took_it() {
+    let mut rig = Rig::with_node_a();
+    let report = rig.report("a", 1);
+    let (key, said) = rig.hear(says(&report));
+    let stored = position(&said, |e| matches!(e, Effect::Store { .. }));
+    let settled = position(&said, |e| *e == Effect::Settle(key, Settlement::Done));
+    assert!(stored < settled && done(&said) && rig.stored(&report));
+    // Before the store's answer there is nothing but the commit.
+    let next = rig.report("a", 2);
+    let effects = rig.core.handle_message(
+        mesh_control::MessageKey {
+            sequence: 99,
+            ..key
+        },
+        says(&next),
+        rig.time(),
+    );
+    assert!(matches!(effects[..], [Effect::Store { .. }]), "{effects:?}");
+}
+
+#[test]
+fn a_report_is_held_while_the_store_is_down_and_recorded_when_it_is_back() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Refuses { written: false };
+    let report = rig.report("a", 1);
+    let (key, said) = rig.hear(says(&report));
+    assert!(held(&said));
+    rig.pass(1_000);
+    let said = rig.hear_again(key, says(&report));
+    assert!(held(&said) && commits(&said).is_empty(), "{said:?}");
+    assert_eq!(
+        (rig.core.held(), rig.core.status(rig.time()).store_up),
+        (1, false)
+    );
+    rig.disk = Disk::Takes;
+    rig.pass(1_000);
+    assert!(done(&rig.hear_again(key, says(&report))));
+    assert!(rig.stored(&report));
+    assert_eq!((rig.core.held(), rig.core.tally().recorded), (0, 1));
+}
+
+#[test]
+fn a_report_about_another_generation_is_settled_and_not_stored() {
+    let mut rig = Rig::with_node_a();
+    let mut report = rig.report("a", 1);
+    report.id.generation.counter -= 1;
+    for disk in [Disk::Takes, Disk::Refuses { written: false }] {
+        rig.disk = disk;
+        let (_, said) = rig.hear(says(&report));
+        assert!(done(&said) && commits(&said).is_empty());
+    }
+    assert_eq!(rig.core.tally().superseded, 2);
+}
+
+#[test]
+fn a_report_is_let_go_once_the_bound_passes_and_parked_before_it_is_settled() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Refuses { written: false };
+    let report = rig.report("a", 1);
+    let (key, _) = rig.hear(says(&report));
+    rig.now += BOUND - 1;
+    assert!(held(&rig.hear_again(key, says(&report))));
+    rig.now += 1;
+    let said = rig.hear_again(key, says(&report));
+    let parked = position(&said, |e| matches!(e, Effect::Park { .. }));
+    let settled = position(&said, |e| matches!(e, Effect::Settle(..)));
+    assert!(parked < settled && done(&said));
+    assert_eq!((rig.core.held(), rig.core.tally().let_go), (0, 1));
+}
+
+#[test]
+fn what_could_not_be_parked_keeps_its_age_and_is_let_go_the_next_time() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Refuses { written: false };
+    let report = rig.report("a", 1);
+    let (key, _) = rig.hear(says(&report));
+    rig.now += BOUND;
+    rig.bus = false;
+    let said = rig.hear_again(key, says(&report));
+    assert_eq!((parks(&said), settlements(&said).len()), (1, 0));
+    let effects = rig.core.handle_parked(key, Err("no answer".to_owned()));
+    assert!(held(&effects));
+    assert_eq!(rig.core.held(), 1);
+    rig.now += 5_000;
+    rig.bus = true;
+    let said = rig.hear_again(key, says(&report));
+    assert!(parks(&said) == 1 && done(&said));
+    assert_eq!(rig.core.held(), 0);
+}
+
+#[test]
+fn what_never_can_be_stored_is_parked_at_once() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Never;
+    let (_, said) = rig.hear(says(&rig.report("a", 1)));
+    assert!(parks(&said) == 1 && done(&said));
+    rig.disk = Disk::Takes;
+    assert!(rig.core.status(rig.time()).store_up);
+    let (_, said) = rig.hear(Message::Malformed("no form of ours".to_owned()));
+    assert!(parks(&said) == 1 && done(&said) && commits(&said).is_empty());
+}
+
+#[test]
+fn a_report_that_comes_twice_is_recorded_once() {
+    let mut rig = Rig::with_node_a();
+    let report = rig.report("a", 1);
+    let _first = rig.hear(says(&report));
+    let (_, said) = rig.hear(says(&report));
+    assert!(done(&said) && commits(&said).is_empty());
+    assert_eq!(
+        (rig.core.tally().recorded, rig.core.tally().repeated),
+        (1, 1)
+    );
+    let mut rig = rig.restart(Start::Continued);
+    let (_, said) = rig.hear(says(&report));
+    assert!(
+        done(&said) && commits(&said).is_empty(),
+        "known after a restart"
+    );
+}
+
+#[test]
+fn a_message_in_hand_is_not_begun_again() {
+    let mut rig = Rig::with_node_a();
+    let (key, message) = (
+        rig.hear(says(&rig.report("a", 1))).0,
+        says(&rig.report("a", 2)),
+    );
+    let first = rig.core.handle_message(key, message.clone(), rig.time());
+    assert_eq!(first.len(), 1);
+    assert_eq!(rig.core.handle_message(key, message, rig.time()), []);
+}
+
+#[test]
+fn a_report_that_was_held_is_recorded_although_a_newer_one_came_before_it() {
+    let mut rig = Rig::with_node_a();
+    let (older, newer) = (rig.report("a", 1), rig.report("a", 2));
+    rig.disk = Disk::Refuses { written: false };
+    let (key, _) = rig.hear(says(&older));
+    rig.disk = Disk::Takes;
+    rig.pass(1_000);
+    let _newer = rig.hear(says(&newer));
+    assert!(done(&rig.hear_again(key, says(&older))));
+    assert!(rig.stored(&older) && rig.stored(&newer));
+    let newest = rig.core.newest_report(&named::<NodeName>("a"));
+    assert_eq!(newest, Some(&newer));
+}
+
+#[test]
+fn the_newest_reports_are_kept_and_no_more() {
+    let mut rig = Rig::with_node_a();
+    for seq in 1..=6 {
+        let _recorded = rig.hear(says(&rig.report("a", seq)));
+    }
+    let kept: Vec<bool> = (1..=6)
+        .map(|seq| rig.stored(&rig.report("a", seq)))
+        .collect();
+    assert_eq!(kept, [false, false, true, true, true, true]);
+    // One that would have to make room at once is not stored for it.
+    let (_, said) = rig.hear(says(&rig.report("a", 1)));
+    assert!(done(&said) && commits(&said).is_empty());
+}
+
+#[test]
+fn reports_on_their_way_to_the_store_count_as_kept() {
+    let mut rig = Rig::with_node_a();
+    for seq in 1..=4 {
+        let _recorded = rig.hear(says(&rig.report("a", seq)));
+    }
+    let mut removed = Vec::new();
+    for seq in 5..=6 {
+        let key = mesh_control::MessageKey {
+            queue: mesh_control::Queue::Control,
+            sequence: 100 + seq,
+        };
+        let message = says(&rig.report("a", seq));
+        let effects = rig.core.handle_message(key, message, rig.time());
+        let changes = commits(&effects).concat();
+        removed.extend(changes.into_iter().filter_map(|change| match change {
+            Change::Remove(FactKey::Report(id)) => Some(id.seq.0),
+            _ => None,
+        }));
+    }
+    removed.sort_unstable();
+    removed.dedup();
+    assert_eq!(removed, [1, 2]);
+}
+
+#[test]
+fn a_report_that_says_it_is_another_nodes_is_parked() {
+    let mut rig = Rig::with_node_a();
+    let report = rig.report("a", 1);
+    let (_, said) = rig.hear(Message::Report(named("b"), report.clone()));
+    assert!(parks(&said) == 1 && done(&said) && !rig.stored(&report));
+}
+
+#[test]
+fn a_held_report_of_a_node_that_was_removed_closes_its_window() {
+    let mut rig = Rig::with_node_a();
+    let report = rig.report("a", 1);
+    rig.disk = Disk::Refuses { written: false };
+    let (key, _) = rig.hear(says(&report));
+    rig.disk = Disk::Takes;
+    rig.pass(1_000);
+    let node = named("a");
+    rig.command(mesh_control::Command::RemoveNode { node })
+        .unwrap()
+        .unwrap();
+    assert!(done(&rig.hear_again(key, says(&report))));
+    assert_eq!(rig.core.held(), 0);
+}
+
+#[test]
+fn the_window_of_a_message_that_never_comes_again_closes_in_the_end() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Refuses { written: false };
+    let _held = rig.hear(says(&rig.report("a", 1)));
+    rig.pass(2 * BOUND);
+    assert_eq!(rig.core.held(), 1);
+    rig.pass(60_000);
+    assert_eq!(rig.core.held(), 0);
+}
+
+#[test]
+fn a_heartbeat_persists_nothing() {
+    let mut rig = Rig::with_node_a();
+    let _arrived = rig.beat(rig.heartbeat("a", 0));
+    let said = rig.beat(rig.heartbeat("a", 0));
+    assert!(said.is_empty(), "{said:?}");
+    let stranger = mesh_model::Heartbeat {
+        node: named("z"),
+        ..rig.heartbeat("a", 0)
+    };
+    assert!(rig.beat(stranger).is_empty());
+    assert_eq!(rig.core.tally().heartbeats, 2);
+}
+
+#[test]
+fn a_node_that_stays_behind_is_told_again_and_not_before() {
+    let mut rig = Rig::with_node_a();
+    let _recorded = rig.hear(says(&rig.report("a", 5)));
+    let _arrived = rig.beat(rig.heartbeat("a", 5));
+    for (applied, seq) in [(None, 5), (Some(rig.generation("a")), 6)] {
+        let mut heartbeat = rig.heartbeat("a", seq);
+        heartbeat.applied = applied;
+        assert!(told(&rig.beat(heartbeat.clone())).is_empty());
+        rig.now += 19_999;
+        assert!(told(&rig.beat(heartbeat.clone())).is_empty());
+        rig.now += 1;
+        let said = rig.beat(heartbeat);
+        assert!(matches!(told(&said)[..], [(_, false)]), "{said:?}");
+        assert!(told(&rig.beat(rig.heartbeat("a", 5))).is_empty());
+    }
+}
+
+#[test]
+fn an_earlier_run_of_an_agent_is_believed_once_the_later_one_is_silent() {
+    let mut rig = Rig::with_node_a();
+    let mut heartbeat = rig.heartbeat("a", 0);
+    heartbeat.session = 9;
+    let _later = rig.beat(heartbeat.clone());
+    heartbeat.session = 3;
+    heartbeat.version = "earlier".to_owned();
+    let version = |rig: &Rig| rig.core.status(rig.time()).nodes[0].version.clone();
+    let _noted = rig.beat(heartbeat.clone());
+    assert_eq!(version(&rig).as_deref(), Some("1"));
+    rig.now += 30_000;
+    let _believed = rig.beat(heartbeat);
+    assert_eq!(version(&rig).as_deref(), Some("earlier"));
+}
+
+#[test]
+fn an_announcement_is_heard_and_settled_once_and_persists_nothing() {
+    let mut rig = Rig::with_node_a();
+    rig.command(apply(declared(None, &[("x", &["a"])])))
+        .unwrap()
+        .unwrap();
+    let announced = |node: &str| {
+        let announcement = Announcement {
+            release: "2".to_owned(),
+            node: named(node),
+        };
+        Message::Announced(named("x"), announcement)
+    };
+    for node in ["a", "b"] {
+        let (_, said) = rig.hear(announced(node));
+        assert!(done(&said) && commits(&said).is_empty());
+    }
+    assert_eq!(rig.core.announced().len(), 1, "only where it is placed");
+    rig.command(apply(declared(None, &[]))).unwrap().unwrap();
+    assert_eq!(rig.core.announced().len(), 0);
+}
+
+#[test]
+fn a_removed_node_leaves_nothing_in_the_store() {
+    let mut rig = Rig::with_node_a();
+    let _recorded = rig.hear(says(&rig.report("a", 1)));
+    let node: NodeName = named("a");
+    rig.command(mesh_control::Command::RemoveNode { node: node.clone() })
+        .unwrap()
+        .unwrap();
+    let of_it = |fact: &Fact| match fact {
+        Fact::Node(of, _) => *of == node,
+        Fact::Declaration(declaration) => declaration.node == node,
+        Fact::Report(report) => report.id.node == node,
+        _ => false,
+    };
+    assert!(!rig.facts.values().any(of_it));
+}
+
+#[test]
+fn a_node_that_comes_back_is_told_something_newer_than_before_it_was_removed() {
+    let mut rig = Rig::with_node_a();
+    let before: Generation = rig.generation("a");
+    rig.command(mesh_control::Command::RemoveNode { node: named("a") })
+        .unwrap()
+        .unwrap();
+    rig.create_token("again", |_| {});
+    let _joined = rig.hear(rig.request("again", Some("a"), 'B'));
+    assert!(rig.generation("a") > before);
+}
