@@ -68,11 +68,16 @@ async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Fail
         tls: Some(tls),
         name: format!("joiner/{}", token.id),
     };
+    let credential = Credential::NKeySeed(token.joiner.seed().expose().to_owned());
+    let dialling = Dialling {
+        first: FirstAttempt::MustSucceed,
+        seed: mesh_host::seed(),
+    };
     let connect = || NatsJoiner::connect(&endpoint, &credential, &token.id, dialling);
     let bus = unless_reloading(connect)
         .await
         .map_err(|error| not_connected(token, error))?;
-    out::step(&format!(
+    cli.say(&format!(
         "connected to the bus of mesh {}; asking",
         token.mesh
     ));
@@ -109,32 +114,6 @@ async fn unless_reloading<T, F: Future<Output = Result<T, BusError>>>(
     connect().await
 }
 
-/// How many refusals in a row are one.
-const REFUSALS: u32 = 4;
-/// How long a server may take to read its users again.
-const RELOADED_WITHIN: Duration = Duration::from_millis(700);
-
-/// Connects with the token's own credential. A server that is just reading its users anew refuses whoever is just
-/// connecting, so one refusal says nothing yet.
-async fn connect(token: &Token, endpoint: &Endpoint) -> Result<NatsJoiner, Failure> {
-    let credential = Credential::NKeySeed(token.joiner.seed().expose().to_owned());
-    let dialling = Dialling {
-        first: FirstAttempt::MustSucceed,
-        seed: mesh_host::seed(),
-    };
-    let mut refusals = 0;
-    loop {
-        match NatsJoiner::connect(endpoint, &credential, &token.id, dialling).await {
-            Ok(bus) => return Ok(bus),
-            Err(BusError::Refused { .. }) if refusals < REFUSALS => {
-                refusals += 1;
-                tokio::time::sleep(REFUSED_WAIT).await;
-            }
-            Err(error) => return Err(not_connected(token, error)),
-        }
-    }
-}
-
 fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure> {
     match answer {
         EnrolmentAnswer::Accepted {
@@ -160,9 +139,10 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
 
 /// How often it is asked; the same pair of token and key gets the same answer.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Refusals that are not believed, and the wait after each.
-const REFUSALS: u32 = 2;
-const REFUSED_WAIT: Duration = Duration::from_secs(1);
+/// How many refusals in a row are one.
+const REFUSALS: u32 = 4;
+/// How long a server may take to read its users again.
+const RELOADED_WITHIN: Duration = Duration::from_millis(700);
 
 #[cfg(test)]
 mod tests {
@@ -201,16 +181,18 @@ mod tests {
             let attempts = Cell::new(0);
             let result = unless_reloading(async || {
                 attempts.set(attempts.get() + 1);
-                if attempts.get() > refused {
-                    return Ok(());
-                }
-                Err(BusError::Refused {
-                    what: "the connection".to_owned(),
-                    why: "authorization violation".to_owned(),
-                })
+                let is_refused = attempts.get() <= refused;
+                is_refused.then(refusal).map_or(Ok(()), Err)
             })
             .await;
             assert_eq!(result.is_ok(), connected, "{refused}");
+        }
+    }
+
+    fn refusal() -> BusError {
+        BusError::Refused {
+            what: "the connection".to_owned(),
+            why: "authorization violation".to_owned(),
         }
     }
 }

@@ -57,7 +57,7 @@ pub async fn join<B: JoinerBus>(
                     last = Some(passing(error)?);
                     sleep(pace.again).await;
                 }
-                Err(_) => tracing::info!("no answer yet; asking again"),
+                Err(_) => tracing::warn!("no answer yet; asking again"),
             }
         }
     };
