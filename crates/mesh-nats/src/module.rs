@@ -81,7 +81,7 @@ impl NatsModule {
             });
         }
         let mut headers = HeaderMap::new();
-        headers.insert(MESSAGE_ID, id);
+        headers.insert(MESSAGE_ID, qualified(&subject, id));
         store(&self.connection, subject.as_str(), headers, body)
             .await
             .map(drop)
@@ -233,7 +233,7 @@ impl Accepts {
             .headers
             .as_ref()
             .and_then(|headers| headers.get(MESSAGE_ID))
-            .map(ToString::to_string);
+            .map(|id| as_sent(&subject, id.as_str()).to_owned());
         let id = match named {
             Some(id) => id,
             None => format!("{}-{}", self.consumer.stream(), stream_sequence(reply)?),
@@ -247,6 +247,33 @@ impl Accepts {
     }
 }
 
+/// An id as the server is told it: a stream knows a message by its id alone, whoever sent it and on whatever subject.
+fn qualified(subject: &Subject, id: &str) -> String {
+    format!("{subject}:{id}")
+}
+
+/// The id as its sender gave it; what was published by other means is left as it is.
+fn as_sent<'a>(subject: &Subject, id: &'a str) -> &'a str {
+    let rest = id.strip_prefix(subject.as_str());
+    rest.and_then(|rest| rest.strip_prefix(':')).unwrap_or(id)
+}
+
 const MESSAGE_ID: &str = "Nats-Msg-Id";
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_id_is_its_senders_own() {
+        let [one, two] = ["mesh.mod.one.said", "mesh.mod.two.said"]
+            .map(|subject| Subject::new(subject).unwrap());
+        assert_ne!(qualified(&one, "1"), qualified(&two, "1"));
+        for id in ["1", "mesh.mod.one.said:1", ":", "mesh.mod.one.said"] {
+            assert_eq!(as_sent(&one, &qualified(&one, id)), id);
+        }
+        assert_eq!(as_sent(&one, "from-elsewhere"), "from-elsewhere");
+    }
+}
