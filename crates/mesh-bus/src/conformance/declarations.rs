@@ -179,6 +179,12 @@ pub async fn a_deleted_consumer_is_made_again_and_its_node_hears_what_it_missed(
     if !mesh.world.delete_consumer(&consumer(&node)?).await? {
         return Ok(());
     }
+    // Nobody asks for anything: that it is gone is noticed.
+    eventually(
+        "the node hears through the consumer made anew",
+        async || Ok(mesh.journal.count(|entry| matches!(entry, Entry::Heard)) >= 2),
+    )
+    .await?;
     apply(&mesh, declared([manifest("m")?], &node, &[])?).await?;
     let told = mesh.generation(&node).await?;
     eventually("the node applies what it is told", async || {

@@ -211,13 +211,12 @@ pub async fn a_module_that_gave_up_a_seat_gets_no_more_of_its_work(
     sender.sends_to = [seat.clone()].into();
     let (mesh, node) = with_modules(world, [old, new, sender], &["desk"]).await?;
     let sender = mesh.world.module(&instance("sender", &node)?).await?;
-    let mut ears = Vec::new();
-    for holder in ["old", "new"] {
-        let module = mesh.world.module(&instance(holder, &node)?).await?;
-        let ear = module.listen(Source::Seat(seat.clone())).await?;
-        ears.push((module, ear));
-    }
-    for (nth, holder) in ["old", "new"].into_iter().enumerate() {
+    let world = mesh.world;
+    let old = world.module(&instance("old", &node)?).await?;
+    let new = world.module(&instance("new", &node)?).await?;
+    let mut olds = old.listen(Source::Seat(seat.clone())).await?;
+    let mut news = new.listen(Source::Seat(seat.clone())).await?;
+    for (holder, module) in [("old", &old), ("new", &new)] {
         mesh.command(Command::Assign {
             seat: seat.clone(),
             holder: Some(name(holder)?),
@@ -226,10 +225,16 @@ pub async fn a_module_that_gave_up_a_seat_gets_no_more_of_its_work(
         for work in 0..3 {
             let id = format!("{holder}-{work}");
             sender.send(&seat, &id, Vec::new()).await?;
-            let Some((module, ear)) = ears.get_mut(nth) else {
-                return broken("no such holder");
+            let (its, others) = if holder == "old" {
+                (&mut olds, &mut news)
+            } else {
+                (&mut news, &mut olds)
             };
-            let heard = next(ear).await?;
+            let heard = tokio::select! {
+                biased;
+                _ = others.next() => return broken("who does not hold the seat got its work"),
+                heard = next(its) => heard?,
+            };
             ensure(
                 heard.id == id,
                 format!("{} came where {id} was due", heard.id),

@@ -181,6 +181,21 @@ pub async fn a_message_that_cannot_be_read_is_parked_at_once(
     ensure(mesh.ledger.reports().is_empty(), "something was recorded")
 }
 
+/// Who reports is told by the subject alone: a report that says it is another node's is nobody's.
+pub async fn a_report_that_says_it_is_another_nodes_is_not_recorded(
+    world: &impl World,
+) -> Result<(), Broken> {
+    let mut bench = Bench::open(world).await?;
+    let (node, other) = (bench.node("a")?, bench.node("b")?);
+    let mesh = bench.run().await?;
+    let bus = mesh.world.node(&node).await?;
+    let told = mesh.generation(&other).await?;
+    mesh.report(&bus, &other, told, 1).await?;
+    eventually("a copy is parked", async || Ok(mesh.parked().await? == 1)).await?;
+    mesh.control_is_empty().await?;
+    ensure(mesh.ledger.reports().is_empty(), "it was recorded")
+}
+
 /// One that the store will never take is let go at once, and those behind it are recorded.
 pub async fn a_report_the_store_refuses_for_ever_does_not_block_the_rest(
     world: &impl World,

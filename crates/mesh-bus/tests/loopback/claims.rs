@@ -22,6 +22,7 @@ claims! {
     a_report_the_store_never_takes_is_let_go_once_the_bound_passes
     a_report_that_was_let_go_is_asked_for_again
     a_message_that_cannot_be_read_is_parked_at_once
+    a_report_that_says_it_is_another_nodes_is_not_recorded
     a_report_the_store_refuses_for_ever_does_not_block_the_rest
     a_full_queue_is_heard_by_its_publisher_and_by_nobody_else
     a_heartbeat_is_heard_and_nothing_is_persisted

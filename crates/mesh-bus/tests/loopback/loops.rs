@@ -297,7 +297,7 @@ impl Ledger for Uneven {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commits_are_begun_in_the_order_they_were_decided_and_several_at_once() {
+async fn commits_keep_their_order_and_several_are_under_way_at_once() {
     let mesh = start(InProcess::new(), Uneven::default());
     mesh.settled().await;
     for seq in 1..=8 {
@@ -313,6 +313,13 @@ async fn commits_are_begun_in_the_order_they_were_decided_and_several_at_once() 
     assert!(recorded.eq(1..=8));
     let ended = mesh.ledger.ended.lock().unwrap().clone();
     assert!(!ended.is_sorted(), "one waited for another: {ended:?}");
+    // Heard of in their order all the same: a mark never goes back.
+    let bus = mesh.world.bus.controller();
+    mesh.until(async || {
+        let mark = bus.mark().await.unwrap().unwrap();
+        decode_mark(&mark).unwrap().commit == begun.len() as u64
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
