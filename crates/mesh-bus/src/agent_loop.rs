@@ -21,14 +21,15 @@ pub type States = BTreeMap<ModuleName, ModuleReport>;
 
 /// The runtime as the agent's loop needs it.
 pub trait Workloads: Send + Sync + 'static {
-    /// Makes this run and nothing else, as far as it can. A later call takes the place of one that is under way. The
-    /// error says why nothing could be done at all.
+    /// Makes this run and nothing else, as far as it can. A newer declaration takes the place of one that is under way;
+    /// calls are tasks, and of two given at once the newer may begin first. The error says why nothing could be done at
+    /// all.
     fn carry_out(
         &self,
         declaration: Declaration,
     ) -> impl Future<Output = Result<States, String>> + Send;
 
-    /// What runs, and each change of it.
+    /// What runs, and each change of it: when a call of [`Workloads::carry_out`] has ended, no older than what it said.
     fn states(&self) -> watch::Receiver<States>;
 }
 
