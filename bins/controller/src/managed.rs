@@ -51,7 +51,8 @@ pub(crate) async fn start(
     keys: &Keys,
     plan: &Plan,
 ) -> anyhow::Result<NatsBus> {
-    let certificates = Certificates::open(&layout.tls(), &managed.names)?;
+    let names = names(managed);
+    let certificates = Certificates::open(&layout.tls(), &names)?;
     let accounts = nats_conf::accounts(plan, &public(&keys.controller)?, &public(&keys.system)?);
     let spec = ServerSpec {
         name: "mesh".to_owned(),
@@ -59,6 +60,7 @@ pub(crate) async fn start(
         search_path: mesh_host::search_path(),
         dir: layout.bus(),
         store_dir: layout.bus().join("jetstream"),
+        listen: managed.listen,
         port: managed.port,
         max_payload: 1 << 20,
         sync: managed.sync.map_or(SyncPolicy::Always, SyncPolicy::Every),
@@ -83,16 +85,13 @@ pub(crate) async fn start(
         "nats-server runs"
     );
     let endpoint = Endpoint {
-        urls: vec![format!("tls://127.0.0.1:{port}")],
+        urls: vec![url(&here(managed.listen), port)],
         tls: Some(ca_client_config(certificates.authority.certificate_pem())?),
         name: "controller".to_owned(),
     };
     let users_file = layout.bus().join(nats_conf::EDGE_USERS_FILE);
     let bus = connect(endpoint, keys, users_file, 1).await?;
-    let mut urls: Vec<String> = managed.names.iter().map(|name| url(name, port)).collect();
-    if urls.is_empty() {
-        urls.push(url(&address(managed.listen), port));
-    }
+    let urls = names.iter().map(|name| url(name, port)).collect();
     Ok(NatsBus {
         bus,
         server: Some(server),
@@ -141,12 +140,21 @@ fn url(host: &str, port: u16) -> String {
     }
 }
 
-/// A host cannot reach "every address": on this machine loopback will do.
-fn address(listen: IpAddr) -> String {
-    if listen.is_unspecified() {
-        "127.0.0.1".to_owned()
+/// What hosts call the server: the names the operator gave, else the address it listens on.
+fn names(managed: &Managed) -> Vec<String> {
+    if managed.names.is_empty() {
+        vec![here(managed.listen)]
     } else {
-        listen.to_string()
+        managed.names.clone()
+    }
+}
+
+/// How this machine reaches a server that listens there: one that listens everywhere, on loopback.
+fn here(listen: IpAddr) -> String {
+    match listen {
+        IpAddr::V4(address) if address.is_unspecified() => "127.0.0.1".to_owned(),
+        IpAddr::V6(address) if address.is_unspecified() => "::1".to_owned(),
+        address => address.to_string(),
     }
 }
 

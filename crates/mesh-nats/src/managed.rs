@@ -9,7 +9,7 @@ mod supervise;
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,7 +35,9 @@ pub struct ServerSpec {
     pub dir: PathBuf,
     /// Where it keeps its streams.
     pub store_dir: PathBuf,
-    /// The port on loopback; 0 takes a free one, and the same one from then on.
+    /// The address it listens on; loopback unless hosts elsewhere are to reach it.
+    pub listen: IpAddr,
+    /// The port; 0 takes a free one, and the same one from then on.
     pub port: u16,
     /// The largest message, in bytes.
     pub max_payload: u32,
@@ -72,7 +74,7 @@ pub struct TlsFiles {
 pub struct Ready {
     /// Its process.
     pub pid: i32,
-    /// Its port on loopback.
+    /// Its port.
     pub port: u16,
     /// What it calls itself; another one each time it is started.
     pub server_id: String,
@@ -123,7 +125,7 @@ pub enum StartServerError {
         said: String,
     },
     /// The port is somebody else's.
-    #[error("port {port} on loopback is taken by another program: stop it, or choose another port")]
+    #[error("port {port} is taken by another program: stop it, or choose another port")]
     PortTaken {
         /// Which.
         port: u16,
@@ -168,22 +170,23 @@ impl ManagedServer {
         let before = State::load(&files.state);
         let (binary, version) = binary::find(&spec.candidates, spec.search_path.as_ref()).await?;
         tracing::debug!(binary = %binary.display(), %version, "found a server");
-        let port = choose_port(spec.port, before.as_ref())?;
+        let port = choose_port(spec.listen, spec.port, before.as_ref())?;
+        let address = SocketAddr::new(here(spec.listen), port);
         let changed = write_files(&spec, &files, port)?;
         let running = match before {
-            Some(state) => adopt(state, &files, port, changed).await,
+            Some(state) => adopt(state, &files, address, changed).await,
             None => None,
         };
         let supervisor = Supervisor {
             binary,
             files,
-            port,
+            address,
         };
         let running = if let Some(running) = running {
             running
         } else {
             supervisor.validate().await?;
-            require_free(port)?;
+            require_free(address)?;
             supervisor.launch().await?
         };
         let ready = running.ready.clone();
@@ -245,22 +248,23 @@ impl Files {
 }
 
 /// The one that runs, if it is the one that was started, answers, and was started with these files.
-async fn adopt(state: State, files: &Files, port: u16, changed: bool) -> Option<Running> {
+async fn adopt(state: State, files: &Files, address: SocketAddr, changed: bool) -> Option<Running> {
     let process = state.process();
     if !process.is_alive() {
         return None;
     }
+    let before = SocketAddr::new(address.ip(), state.port);
     let answers = match &state.server_id {
-        Some(id) => supervise::greeting(state.port)
+        Some(id) => supervise::greeting(before)
             .await
             .filter(|info| info.server_id == *id),
-        None => supervise::answers(state.port).await,
+        None => supervise::answers(before).await,
     };
-    let same = state.config == files.config && state.port == port && !changed;
+    let same = state.config == files.config && state.port == address.port() && !changed;
     match answers {
         Some(info) if same => {
             tracing::info!(pid = state.pid, "adopted the server that was running");
-            Some(Running::adopted(process, port, info))
+            Some(Running::adopted(process, address.port(), info))
         }
         _ => {
             tracing::info!(
@@ -291,25 +295,40 @@ fn write_files(spec: &ServerSpec, files: &Files, port: u16) -> Result<bool, Star
     Ok(changed)
 }
 
-fn choose_port(wanted: u16, before: Option<&State>) -> Result<u16, StartServerError> {
+fn choose_port(
+    listen: IpAddr,
+    wanted: u16,
+    before: Option<&State>,
+) -> Result<u16, StartServerError> {
     match (wanted, before) {
         (0, Some(state)) => Ok(state.port),
-        (0, None) => free_port(),
+        (0, None) => free_port(listen),
         (port, _) => Ok(port),
     }
 }
 
-fn free_port() -> Result<u16, StartServerError> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+fn free_port(listen: IpAddr) -> Result<u16, StartServerError> {
+    TcpListener::bind((listen, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(|error| file_error(Path::new("127.0.0.1:0"), error))
+        .map_err(|error| file_error(Path::new(&format!("address {listen}")), error))
 }
 
-fn require_free(port: u16) -> Result<(), StartServerError> {
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+fn require_free(address: SocketAddr) -> Result<(), StartServerError> {
+    match TcpListener::bind(address) {
         Ok(_) => Ok(()),
-        Err(_) => Err(StartServerError::PortTaken { port }),
+        Err(_) => Err(StartServerError::PortTaken {
+            port: address.port(),
+        }),
+    }
+}
+
+/// How this machine reaches a server that listens there: one that listens everywhere, on loopback.
+fn here(listen: IpAddr) -> IpAddr {
+    match listen {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The configuration of a managed server.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::managed::{ServerSpec, SyncPolicy};
@@ -23,12 +24,13 @@ pub(super) fn server(spec: &ServerSpec, port: u16) -> String {
     format!(
         "# Written by the controller. Do not edit.\n\
          server_name: {name}\n\
-         listen: \"127.0.0.1:{port}\"\n\
+         listen: \"{listen}\"\n\
          max_payload: {max_payload}\n\
          max_control_line: 65536\n\
          jetstream {{\n  store_dir: {store}\n  sync_interval: {sync}\n}}\n\
          {tls}\
          include \"{ACCOUNTS_FILE}\"\n",
+        listen = SocketAddr::new(spec.listen, port),
         name = quoted(&spec.name),
         max_payload = spec.max_payload,
         store = path(&spec.store_dir),
@@ -45,6 +47,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::time::Duration;
 
     use super::*;
@@ -58,6 +61,7 @@ mod tests {
             search_path: None,
             dir: "/d".into(),
             store_dir: "/d/js".into(),
+            listen: Ipv4Addr::LOCALHOST.into(),
             port: 0,
             max_payload: 1 << 20,
             sync: SyncPolicy::Always,
@@ -72,6 +76,8 @@ mod tests {
         assert!(text.contains("listen: \"127.0.0.1:4333\"\n"), "{text}");
         assert!(text.contains("sync_interval: always\n"), "{text}");
         assert!(text.contains("cert_file: \"/d/c\\\"ert.pem\"\n"), "{text}");
+        spec.listen = "::".parse().unwrap();
+        assert!(server(&spec, 1).contains("listen: \"[::]:1\"\n"));
         spec.sync = SyncPolicy::Every(Duration::from_secs(5));
         spec.tls = None;
         let text = server(&spec, 1);

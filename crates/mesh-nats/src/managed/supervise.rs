@@ -1,6 +1,6 @@
 //! Starting a server, and starting it again when it ends.
 
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::managed::{Files, Ready, ServerState, StartServerError, Stopped, file_
 pub(super) struct Supervisor {
     pub(super) binary: PathBuf,
     pub(super) files: Files,
-    pub(super) port: u16,
+    /// Where this machine reaches it.
+    pub(super) address: SocketAddr,
 }
 
 /// A server that runs. An adopted one is nobody's child.
@@ -118,20 +119,20 @@ impl Supervisor {
         };
         self.remember(process, None)?;
         let greeting = tokio::select! {
-            greeting = answers(self.port) => greeting,
+            greeting = answers(self.address) => greeting,
             _ = child.wait() => return Err(self.ended_early()),
         };
         let Some(greeting) = greeting else {
             process.end(Duration::ZERO).await;
             return Err(StartServerError::Silent {
-                port: self.port,
+                port: self.address.port(),
                 secs: READY_WITHIN.as_secs(),
                 log: self.files.log.clone(),
             });
         };
         self.remember(process, Some(greeting.server_id.clone()))?;
         Ok(Running {
-            ready: ready(process, self.port, greeting, false),
+            ready: ready(process, self.address.port(), greeting, false),
             process,
             child: Some(child),
         })
@@ -146,7 +147,7 @@ impl Supervisor {
         let state = State {
             pid: process.pid,
             started: process.started,
-            port: self.port,
+            port: self.address.port(),
             server_id,
             config: self.files.config.clone(),
         };
@@ -224,9 +225,9 @@ fn ready(process: ProcessId, port: u16, greeting: Greeting, adopted: bool) -> Re
 }
 
 /// The `INFO` a server sends first, before any encryption; nothing when none is there.
-pub(super) async fn greeting(port: u16) -> Option<Greeting> {
+pub(super) async fn greeting(address: SocketAddr) -> Option<Greeting> {
     let asked = async {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
+        let stream = TcpStream::connect(address).await.ok()?;
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).await.ok()?;
         serde_json::from_str(line.strip_prefix("INFO ")?.trim()).ok()
@@ -235,10 +236,10 @@ pub(super) async fn greeting(port: u16) -> Option<Greeting> {
 }
 
 /// The same, from a server that is starting.
-pub(super) async fn answers(port: u16) -> Option<Greeting> {
+pub(super) async fn answers(address: SocketAddr) -> Option<Greeting> {
     let until = Instant::now() + READY_WITHIN;
     while Instant::now() < until {
-        if let Some(greeting) = greeting(port).await {
+        if let Some(greeting) = greeting(address).await {
             return Some(greeting);
         }
         sleep(ASK_EACH).await;

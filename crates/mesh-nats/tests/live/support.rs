@@ -82,6 +82,7 @@ pub(crate) fn spec(
         search_path: None,
         dir: dir.join("bus"),
         store_dir: dir.join("bus/js"),
+        listen: std::net::Ipv4Addr::LOCALHOST.into(),
         port: 0,
         max_payload: 1 << 20,
         sync: SyncPolicy::Every(Duration::from_secs(10)),
