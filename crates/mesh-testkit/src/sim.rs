@@ -62,10 +62,10 @@ pub fn run(seed: u64) -> Result<Ran, Failure> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn forty_worlds_hold_to_their_laws() {
+    /// Runs worlds, and sees to it that they went through something.
+    fn hold_to_their_laws(seeds: std::ops::RangeInclusive<u64>) {
         let mut all = Ran::default();
-        for seed in 1..=40 {
+        for seed in seeds {
             let ran = run(seed).unwrap_or_else(|failure| panic!("{failure}"));
             all.recorded += ran.recorded;
             all.parked += ran.parked;
@@ -80,7 +80,17 @@ mod tests {
             all.restores,
             all.enrolled,
         ];
-        assert!(seen.iter().all(|times| *times > 10), "{all:?}");
+        assert!(seen.iter().all(|times| *times >= 5), "{all:?}");
+    }
+
+    #[test]
+    fn twenty_worlds_hold_to_their_laws() {
+        hold_to_their_laws(1..=20);
+    }
+
+    #[test]
+    fn twenty_other_worlds_hold_to_their_laws() {
+        hold_to_their_laws(21..=40);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) fn bus_facts() -> BusFacts {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stamp(u32);
+pub(crate) struct Stamp(u64);
 
 impl Mint for Stamp {
     fn mint(&mut self, _: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
@@ -94,7 +94,7 @@ impl Rig {
     pub(crate) fn on(facts: BTreeMap<FactKey, Fact>, start: Start, disk: Disk, now: u64) -> Self {
         let kept = Kept::assemble(facts.values().cloned(), bus_facts());
         let at = Timestamp::from_millis(now);
-        let (core, effects) = Controller::start(kept, start, settings(), Stamp(now as u32), at);
+        let (core, effects) = Controller::start(kept, start, settings(), Stamp(now), at);
         let mut rig = Self {
             core,
             now,

@@ -20,6 +20,8 @@ pub(super) struct Waiting {
 pub(super) struct Told {
     pub(super) sequence: u64,
     pub(super) declaration: Declaration,
+    /// The one whose place it took.
+    pub(super) before: Option<Declaration>,
     pub(super) acknowledged: bool,
     /// It is not delivered again before.
     pub(super) working_until: u64,
@@ -55,11 +57,13 @@ impl Bus {
     pub(super) fn declare(&mut self, declaration: Declaration) -> u64 {
         self.sequence += 1;
         let node = declaration.node.clone();
+        let before = self.told.remove(&node).map(|told| told.declaration);
         self.told.insert(
             node,
             Told {
                 sequence: self.sequence,
                 declaration,
+                before,
                 acknowledged: false,
                 working_until: 0,
             },

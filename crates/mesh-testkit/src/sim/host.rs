@@ -327,7 +327,7 @@ impl World {
             let event = Event::NodeDeliver(node.clone(), sequence);
             return self.at(told.working_until, event);
         }
-        let declaration = told.declaration.clone();
+        let (declaration, before) = (told.declaration.clone(), told.before.clone());
         let to = (0..self.hosts.len()).find(|at| {
             self.hosts.get(*at).is_some_and(|host| {
                 host.agent.is_some() && host.node == *node && self.bus.admits(&host.key, node)
@@ -339,8 +339,17 @@ impl World {
             return self.after(5_000, 5_000, event);
         };
         self.after(ACK_WAIT, ACK_WAIT, event);
-        let lost = self.fault(5);
-        if let (false, Some(host)) = (lost, self.hosts.get_mut(at)) {
+        if !self.fault(5) {
+            self.hand_over(at, sequence, declaration);
+        }
+        if let (true, Some(before)) = (self.fault(10), before) {
+            // One that was on its way for long: the bus has no more of it.
+            self.hand_over(at, 0, before);
+        }
+    }
+
+    fn hand_over(&mut self, at: usize, sequence: u64, declaration: Declaration) {
+        if let Some(host) = self.hosts.get_mut(at) {
             host.hand += 1;
             let in_hand = InHand(host.hand);
             host.hands.insert(in_hand, sequence);

@@ -38,11 +38,8 @@ impl World {
             Effect::Park { key, .. } => {
                 self.tried.insert(*key);
             }
-            Effect::Store { .. }
-            | Effect::Reopen
-            | Effect::Assert { .. }
-            | Effect::Reply { .. }
-            | Effect::Note(_) => {}
+            Effect::Store { changes, .. } => self.look_at_recording(changes),
+            Effect::Reopen | Effect::Assert { .. } | Effect::Reply { .. } | Effect::Note(_) => {}
         }
     }
 
@@ -67,6 +64,21 @@ impl World {
                 });
             }
             Some(Message::Enrolment(..) | Message::Announced(..)) | None => {}
+        }
+    }
+
+    /// A report is recorded only if it is about what its node was told last.
+    fn look_at_recording(&mut self, changes: &[Change]) {
+        for change in changes {
+            let (Change::Put(Fact::Report(report)), Some(controller)) = (change, &self.controller)
+            else {
+                continue;
+            };
+            let told = controller.declarations().get(&report.id.node);
+            let current = told.is_some_and(|told| told.generation == report.id.generation);
+            self.law(current, || {
+                format!("superseded report {} is recorded", report.id)
+            });
         }
     }
 
