@@ -200,3 +200,120 @@ fn endpoint(config: &AgentConfig) -> Result<Endpoint, RunAgentError> {
         name: format!("node/{}", config.node),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use mesh_auth::keys::{SigningKey, UserKey};
+    use mesh_auth::seal::seal;
+    use mesh_bus::Memory;
+    use mesh_bus::loopback::Loopback;
+    use mesh_control::Remembered;
+    use mesh_model::{
+        BusFacts, Declaration, Generation, PublicKey, Restart, Run, Sealed, Workload,
+    };
+
+    use super::*;
+    use crate::{Phase, Status};
+
+    fn facts() -> BusFacts {
+        BusFacts {
+            domain: None,
+            account: "MESH".to_owned(),
+        }
+    }
+
+    async fn host(dir: &Path, box_key: &BoxKey) -> AgentHost {
+        let state = StateDir::take(dir).await.unwrap();
+        AgentHost {
+            node: "web-1".parse().unwrap(),
+            verifier: verifier(SigningKey::generate().unwrap().public()),
+            heartbeat: AgentConfig::HEARTBEAT,
+            runtime: RuntimeKind::Process,
+            surroundings: Surroundings {
+                node: "web-1".parse().unwrap(),
+                urls: vec![],
+                ca: None,
+                bus: facts(),
+                box_key: box_key.clone(),
+                credentials: state.credentials(),
+            },
+            state,
+        }
+    }
+
+    fn remembered(box_key: &BoxKey) -> Remembered {
+        let key = UserKey::generate().unwrap();
+        let sealed = seal(&box_key.public(), key.seed().expose().as_bytes()).unwrap();
+        let workload = Workload {
+            module: "sleeper".parse().unwrap(),
+            release: "1".to_owned(),
+            run: Run::command(["sleep".to_owned(), "600".to_owned()]).unwrap(),
+            after: [].into(),
+            env: [].into(),
+            restart: Restart::Always,
+            key: PublicKey::new(key.public().as_str()).unwrap(),
+            credential: Sealed(sealed.into_bytes()),
+        };
+        Remembered {
+            declaration: Some(Declaration {
+                node: "web-1".parse().unwrap(),
+                generation: Generation {
+                    incarnation: 1,
+                    counter: 1,
+                },
+                workloads: vec![workload],
+            }),
+            ..Remembered::default()
+        }
+    }
+
+    /// The process of the one module.
+    fn process(dir: &Path) -> Option<u32> {
+        match Status::read(dir).unwrap().modules.first()?.phase {
+            Phase::Running { pid } => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// Runs an agent over a bus that does not know it, until it has carried out what it remembers and has that to
+    /// report; answers the module's process.
+    async fn run_until_it_runs(dir: &Path, box_key: &BoxKey) -> u32 {
+        let key = PublicKey::new(format!("U{}", "A".repeat(55))).unwrap();
+        let bus = Loopback::new(facts()).node("web-1".parse().unwrap(), key);
+        let before = Status::read(dir).unwrap().remembered.seq;
+        let runs = async {
+            while Status::read(dir).unwrap().remembered.seq == before {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let agent = run_over(bus, host(dir, box_key).await, runs);
+        let deadline = Duration::from_secs(20);
+        tokio::time::timeout(deadline, agent)
+            .await
+            .expect("it runs in time")
+            .unwrap();
+        process(dir).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_last_declaration_runs_though_the_bus_is_away_and_outlives_the_agent() {
+        let dir = tempfile::tempdir().unwrap();
+        let box_key = BoxKey::generate().unwrap();
+        let state = StateDir::take(dir.path()).await.unwrap();
+        let memory = DiskMemory::new(state.memory());
+        memory.keep(&remembered(&box_key)).await.unwrap();
+        drop(state);
+
+        let first = run_until_it_runs(dir.path(), &box_key).await;
+        assert!(!Status::read(dir.path()).unwrap().running);
+        let second = run_until_it_runs(dir.path(), &box_key).await;
+        assert_eq!(first, second, "another agent restarts nothing");
+
+        let state = StateDir::take(dir.path()).await.unwrap();
+        let runtime = open_runtime(RuntimeKind::Process, &state).await.unwrap();
+        runtime.stop_all().await.unwrap();
+        assert_eq!(process(dir.path()), None);
+    }
+}
