@@ -104,6 +104,7 @@ mod tests {
                 search_path: None,
                 dir: dir.path().join("bus"),
                 store_dir: dir.path().join("bus/js"),
+                listen: std::net::Ipv4Addr::LOCALHOST.into(),
                 port: 0,
                 max_payload: 1 << 20,
                 sync: SyncPolicy::Always,
@@ -191,13 +192,10 @@ mod tests {
 
         async fn wait_for(&self, file: &str, count: usize) -> Vec<String> {
             let enough = async {
-                loop {
-                    let lines = self.lines(file);
-                    if lines.len() >= count {
-                        return lines;
-                    }
+                while self.lines(file).len() < count {
                     sleep(Duration::from_millis(50)).await;
                 }
+                self.lines(file)
             };
             let enough = timeout(Duration::from_mins(1), enough).await;
             enough.unwrap_or_else(|_| panic!("{file}: {:#?}", self.lines(file)))
