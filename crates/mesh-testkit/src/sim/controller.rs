@@ -37,6 +37,7 @@ impl World {
         };
         self.life += 1;
         self.store.dead = false;
+        self.store.unheard = 0;
         self.store.queue.clear();
         self.held.clear();
         self.tried.clear();
@@ -133,6 +134,7 @@ impl World {
             self.store.attempt(self.now, unknown, never && !begins)
         {
             self.unmarked &= result.is_err();
+            self.store.unheard += 1;
             self.trace(format!("commit {ticket:?}: {result:?}"));
             self.look_at_commit(&before, &changes);
             self.answer_in_order(Event::Stored(life, ticket, result));
@@ -147,6 +149,7 @@ impl World {
 
     pub(super) fn stored(&mut self, life: u64, ticket: Ticket, result: Result<(), StoreRefusal>) {
         if life == self.life {
+            self.store.unheard = self.store.unheard.saturating_sub(1);
             self.with(|controller, now| controller.handle_stored(ticket, result, now));
         }
     }

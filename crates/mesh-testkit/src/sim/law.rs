@@ -153,12 +153,13 @@ impl World {
             }
             _ => false,
         };
-        // While a commit is in doubt, what the controller knows is what was there before it.
+        // While a commit is in doubt, or not heard of, what the controller knows is what was there before it.
         let known = self.controller.as_ref().is_some_and(|controller| {
             let record = controller.records().nodes.get(node);
             record.is_some_and(|record| Some(&record.token) == joiner.as_ref())
         });
-        let there = there || self.store.dead && known;
+        let in_doubt = self.store.dead || self.store.unheard > 0;
+        let there = there || in_doubt && known;
         self.law(there && self.bus.serves(node), || {
             format!("{node} is accepted and not a node on the bus and in the store")
         });

@@ -12,6 +12,8 @@ pub(super) struct Store {
     pub(super) facts: Facts,
     /// Commits on their way, in order.
     pub(super) queue: VecDeque<(Ticket, Vec<Change>)>,
+    /// Commits that were tried, and of which the controller has not heard yet.
+    pub(super) unheard: usize,
     /// A commit failed: nothing more is taken before the store is opened anew.
     pub(super) dead: bool,
     /// It refuses until then.
