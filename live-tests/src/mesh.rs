@@ -120,6 +120,8 @@ impl Founding {
     pub async fn run(self) -> anyhow::Result<Mesh> {
         let ledger = Arc::new(MemoryLedger::new(self.facts));
         let bus = Arc::new(self.server.controller().await?);
+        // Before anything is asserted: a server that reads its users again refuses whoever is just connecting.
+        let tool = self.server.tool().await?;
         let kept = Kept::assemble(ledger.facts(), bus.facts());
         let signing = SigningKey::generate()?;
         let signs = signing.clone();
@@ -139,7 +141,7 @@ impl Founding {
             running,
             handle,
             bus,
-            tool: self.server.tool().await?,
+            tool,
             ledger,
             keys: self.keys,
             signing,

@@ -29,7 +29,10 @@ pub async fn eventually(
 ) -> anyhow::Result<Duration> {
     let began = Instant::now();
     while !look().await? {
-        ensure!(began.elapsed() < deadline, "not within {deadline:?}: {what}");
+        ensure!(
+            began.elapsed() < deadline,
+            "not within {deadline:?}: {what}"
+        );
         sleep(LOOK_AGAIN).await;
     }
     Ok(began.elapsed())

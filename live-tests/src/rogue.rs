@@ -55,7 +55,8 @@ impl Rogue {
             }
             None => self.client.publish(on, body).await?,
         }
-        Ok(self.client.flush().await?)
+        soon("the server reads it", self.client.flush()).await??;
+        Ok(())
     }
 
     /// Publishes, and waits until the server has said that it may not.
@@ -74,7 +75,7 @@ impl Rogue {
     /// Subscribes, and waits until the server has said that it may not. The ear is returned, to show that it is deaf.
     pub async fn is_refused_subscribing(&self, to: &str) -> anyhow::Result<Subscriber> {
         let ear = self.client.subscribe(to.to_owned()).await?;
-        self.client.flush().await?;
+        soon("the server reads it", self.client.flush()).await??;
         let said = self.refusal().await?;
         let expected = format!("permissions violation for subscription to \"{to}\"");
         ensure!(

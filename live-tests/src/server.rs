@@ -38,6 +38,7 @@ pub struct Server {
     managed: Option<ManagedServer>,
     dir: tempfile::TempDir,
     port: u16,
+    shape: Shape,
     controller: UserKey,
     system: UserKey,
 }
@@ -60,6 +61,7 @@ impl Server {
             search_path: None,
             dir: dir.path().join("bus"),
             store_dir: dir.path().join("bus/jetstream"),
+            listen: std::net::Ipv4Addr::LOCALHOST.into(),
             port: 0,
             max_payload: 1 << 20,
             sync: SyncPolicy::Every(Duration::from_secs(10)),
@@ -71,6 +73,7 @@ impl Server {
         Ok(Some(Self {
             port: managed.ready().port,
             managed: Some(managed),
+            shape,
             dir,
             controller,
             system,
@@ -96,16 +99,20 @@ impl Server {
 
     /// A controller's side, connected; nothing is asserted and nobody has taken over.
     pub async fn controller(&self) -> Result<NatsController, mesh_bus::BusError> {
-        let reload =
-            SysConnection::open(&self.endpoint(), &credential(&self.system), DIALLING).await?;
+        let system = credential(&self.system);
+        let authority = match self.shape {
+            Shape::Derived | Shape::WithoutEventAcks => Authority::Files {
+                users_file: self.users_file(),
+                reload: Box::new(SysConnection::open(&self.endpoint(), &system, DIALLING).await?),
+            },
+            // The file names the controller as well, which is not the authority's to write.
+            Shape::OneAccount => Authority::None,
+        };
         let setup = ControllerSetup {
             endpoint: self.endpoint(),
             credential: credential(&self.controller),
             account: MESH_ACCOUNT.to_owned(),
-            authority: Authority::Files {
-                users_file: self.users_file(),
-                reload: Box::new(reload),
-            },
+            authority,
             replicas: 1,
             dialling: DIALLING,
         };
@@ -152,7 +159,7 @@ impl Drop for Server {
     clippy::print_stderr,
     reason = "a live test that does not run says so aloud"
 )]
-fn programs() -> anyhow::Result<Option<PathBuf>> {
+pub(crate) fn programs() -> anyhow::Result<Option<PathBuf>> {
     if let Some(program) = std::env::var_os("MESH_TEST_NATS") {
         let program = PathBuf::from(program);
         let dir = program.parent().context("MESH_TEST_NATS is no path")?;

@@ -12,7 +12,29 @@ use serde_json::{Value, json};
 pub struct Tool(Client);
 
 /// Everything a server holds: definitions, where each consumer stands, and how many messages on which subject.
-pub type Snapshot = BTreeMap<String, Value>;
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot(BTreeMap<String, Value>);
+
+impl Snapshot {
+    /// What is another since, but for these.
+    pub fn changes_since(&self, before: &Self, but_for: &[&str]) -> Vec<String> {
+        let mut names: Vec<&String> = self.0.keys().chain(before.0.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+            .into_iter()
+            .filter(|name| !but_for.contains(&name.as_str()))
+            .filter(|name| self.0.get(*name) != before.0.get(*name))
+            .map(|name| {
+                format!(
+                    "{name}: {:?}, was {:?}",
+                    self.0.get(name),
+                    before.0.get(name)
+                )
+            })
+            .collect()
+    }
+}
 
 impl Tool {
     pub(crate) fn new(client: Client) -> Self {
@@ -83,7 +105,7 @@ impl Tool {
         let scratch = json!({ "name": "SCRATCH", "subjects": ["scratch"], "storage": "memory" });
         self.api("STREAM.CREATE.SCRATCH", &scratch).await?;
         self.api("STREAM.DELETE.SCRATCH", &json!({})).await?;
-        let mut seen = Snapshot::new();
+        let mut seen = BTreeMap::new();
         for stream in self.page("STREAM.LIST", "/streams").await? {
             let name = text(&stream, "/config/name")?;
             seen.insert(
@@ -115,7 +137,7 @@ impl Tool {
                 seen.insert(format!("consumer {name}/{consumer_name}"), json!(kept));
             }
         }
-        Ok(seen)
+        Ok(Snapshot(seen))
     }
 
     async fn page(&self, verb: &str, at: &str) -> anyhow::Result<Vec<Value>> {
