@@ -53,10 +53,11 @@ pub fn log_to_stderr(format: LogFormat, verbosity: i8) {
         .init();
 }
 
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "controller",
     "node_agent",
     "enrol",
+    "mesh_agent",
     "mesh_api",
     "mesh_bus",
     "mesh_nats",

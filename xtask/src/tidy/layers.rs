@@ -21,9 +21,11 @@ const LAYERS: &[(&str, u8)] = &[
     ("mesh-nats", 3),
     ("mesh-runtime", 3),
     ("mesh-store", 3),
+    ("mesh-agent", 4),
     ("mesh-api", 4),
     ("controller", 4),
     ("enrol", 4),
+    ("hello", 4),
     ("meshctl", 4),
     ("node-agent", 4),
     ("mesh-testkit", 4),
@@ -37,8 +39,11 @@ const INSIDE: &[(&str, &str)] = &[
     ("mesh-control", "mesh-window"),
     ("mesh-bus", "mesh-wire"),
     ("mesh-module", "mesh-nats"),
+    ("controller", "mesh-agent"),
     ("controller", "mesh-api"),
+    ("enrol", "mesh-agent"),
     ("meshctl", "mesh-api"),
+    ("node-agent", "mesh-agent"),
 ];
 
 /// The crate for tests alone, and who may depend on it as on any other.
@@ -175,7 +180,9 @@ mod tests {
             ("mesh-control", "mesh-model"),
             ("mesh-control", "mesh-window"),
             ("mesh-module", "mesh-nats"),
+            ("controller", "mesh-agent"),
             ("controller", "mesh-api"),
+            ("enrol", "mesh-agent"),
             ("xtask", "mesh-testkit"),
         ] {
             assert_eq!(arrow(from, to), [""; 0]);
