@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::Context;
 use mesh_auth::keys::{BoxKey, BoxPublic, UserKey};
 use mesh_auth::seal::seal;
 use mesh_control::{Mint, MintError, Minted};
@@ -52,16 +51,6 @@ impl KeyRing {
         let public = BoxPublicKey::new(key.public().as_str())?;
         keys.boxes.insert(node.clone(), key);
         Ok(public)
-    }
-
-    /// What a node makes of a credential sealed to it: the seed of one of its modules.
-    pub fn unseal(&self, node: &NodeName, sealed: &Sealed) -> anyhow::Result<Credential> {
-        let keys = self.keys();
-        let key = keys.boxes.get(node).context("the node has no box key")?;
-        let sealed = mesh_auth::seal::Sealed::from_bytes(sealed.0.clone());
-        let seed = mesh_auth::seal::open(key, &sealed)?;
-        let seed = std::str::from_utf8(seed.expose())?;
-        Ok(Credential::NKeySeed(seed.to_owned()))
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {

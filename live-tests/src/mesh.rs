@@ -216,6 +216,11 @@ impl Mesh {
         Ok(id)
     }
 
+    /// Another controller's side of the bus, that has not taken over.
+    pub async fn another_controller(&self) -> Result<NatsController, BusError> {
+        self.server.controller().await
+    }
+
     /// A node's side of the bus.
     pub async fn node(&self, node: &NodeName) -> Result<NatsNode, BusError> {
         connect_node(&self.server, &self.keys, node).await
