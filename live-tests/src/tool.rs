@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub struct Tool(Client);
 
 /// Everything a server holds: definitions, where each consumer stands, and how many messages on which subject.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<String, Value>);
 
 impl Snapshot {
