@@ -48,8 +48,8 @@ pub(crate) struct Managed {
     pub(crate) listen: std::net::IpAddr,
     /// Names and addresses hosts reach it by, besides loopback.
     pub(crate) names: Vec<String>,
-    /// Where to look for `nats-server` first.
-    pub(crate) server: Option<PathBuf>,
+    /// The folder in which `nats-server` is looked for first.
+    pub(crate) server_dir: Option<PathBuf>,
     /// When it has what it confirms on disk; nothing for before it confirms.
     pub(crate) sync: Option<Duration>,
 }
@@ -115,7 +115,7 @@ struct TypedNats {
     port: Option<u16>,
     listen: Option<std::net::IpAddr>,
     names: Vec<String>,
-    server: Option<PathBuf>,
+    server_dir: Option<PathBuf>,
     sync: Option<String>,
     urls: Vec<String>,
     ca: Option<PathBuf>,
@@ -195,6 +195,12 @@ fn nats_bus(typed: TypedNats) -> anyhow::Result<Bus> {
             if !typed.urls.is_empty() || typed.ca.is_some() || typed.users_file.is_some() {
                 bail!("bus.nats: urls, ca and users_file belong to kind = \"server\"");
             }
+            let listen = typed.listen.unwrap_or(LOOPBACK);
+            if listen.is_unspecified() && typed.names.is_empty() {
+                bail!(
+                    "bus.nats: listen = \"{listen}\" needs names = [\"HOST\"]: what hosts call this machine"
+                );
+            }
             let sync = match typed.sync.as_deref() {
                 Some("always") => None,
                 Some(text) => Some(duration("bus.nats.sync", Some(text), Duration::ZERO)?),
@@ -202,9 +208,9 @@ fn nats_bus(typed: TypedNats) -> anyhow::Result<Bus> {
             };
             Ok(Bus::Managed(Managed {
                 port: typed.port.unwrap_or(0),
-                listen: typed.listen.unwrap_or(LOOPBACK),
+                listen,
                 names: typed.names,
-                server: typed.server,
+                server_dir: typed.server_dir,
                 sync,
             }))
         }
@@ -337,6 +343,10 @@ mod tests {
             ("version = 1\n[bus.nats]\nkind = \"server\"", "needs urls"),
             ("version = 1\n[bus.nats]\nkind = \"own\"", "bus.nats.kind"),
             ("version = 1\n[bus.nats]\nca = \"x\"", "belong to kind"),
+            (
+                "version = 1\n[bus.nats]\nlisten = \"0.0.0.0\"",
+                "needs names",
+            ),
             ("version = 1\n[store]\nengine = \"oracle\"", "store.engine"),
             ("[store]\n", "version = 1"),
         ] {

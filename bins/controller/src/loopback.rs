@@ -11,7 +11,6 @@ use mesh_agent::{
 };
 use mesh_auth::keyfile;
 use mesh_auth::keys::{BoxKey, UserKey};
-use mesh_auth::tls::CaFingerprint;
 use mesh_bus::loopback::Loopback;
 use mesh_bus::{ControllerHandle, JoinerBus};
 use mesh_control::Command;
@@ -21,7 +20,7 @@ use mesh_model::{
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::managed::{Reach, facts};
+use crate::managed::facts;
 use crate::mint::SystemMint;
 use crate::run::{Service, prepare, side_by_side};
 use crate::surface::Surface;
@@ -37,11 +36,7 @@ pub(crate) async fn run(
     let loopback = Loopback::new(facts());
     let bus = Arc::new(loopback.controller());
     let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
-    let reach = Reach {
-        urls: Vec::new(),
-        ca: CaFingerprint::from_bytes([0; 32]),
-    };
-    let surface = Surface::new(handle.clone(), bus, service, reach);
+    let surface = Surface::new(handle.clone(), bus, service, None);
     let (stopping, stopped) = watch::channel(());
     let mut agent = JoinSet::new();
     let local = Local::open(&service.layout.local())?;

@@ -160,10 +160,7 @@ fn here(listen: IpAddr) -> String {
 
 /// Where `nats-server` is looked for before `PATH`: where the configuration says, and the project's own folder.
 fn candidates(managed: &Managed) -> Vec<PathBuf> {
-    let mut dirs = Vec::new();
-    if let Some(server) = &managed.server {
-        dirs.extend(server.parent().map(PathBuf::from));
-    }
+    let mut dirs: Vec<PathBuf> = managed.server_dir.iter().cloned().collect();
     if let Ok(here) = std::env::current_dir() {
         dirs.extend(here.ancestors().map(|dir| dir.join(".mesh/bin")));
     }

@@ -95,7 +95,7 @@ async fn over_nats(
     let NatsBus { bus, server, reach } = nats;
     let bus = Arc::new(bus);
     let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
-    let surface = Surface::new(handle.clone(), bus, service, reach);
+    let surface = Surface::new(handle.clone(), bus, service, Some(reach));
     let (counting, counted) = (handle.clone(), Arc::new(AtomicU32::new(0)));
     let count = Arc::clone(&counted);
     let stop = async move {

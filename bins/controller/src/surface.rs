@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, Code, Control, DoctorFinding, DoctorReport, Label,
-    PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenRequest,
+    PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine, TokenList,
+    TokenRequest,
 };
 use mesh_auth::keys::{SigningPublic, UserKey};
 use mesh_auth::token::Token;
@@ -32,7 +33,7 @@ struct Shared<B> {
     bus: Arc<B>,
     ledger: StoreLedger,
     pinned: SigningPublic,
-    reach: Reach,
+    reach: Option<Reach>,
     allow_faults: bool,
     faults: Mutex<JoinSet<()>>,
 }
@@ -51,7 +52,7 @@ impl<B: ControllerBus> Surface<B> {
         handle: ControllerHandle<SystemMint>,
         bus: Arc<B>,
         service: &Service<'_>,
-        reach: Reach,
+        reach: Option<Reach>,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -146,6 +147,11 @@ impl<B: ControllerBus> Control for Surface<B> {
         request: TokenRequest,
         who: Caller,
     ) -> Result<TokenCreated, ApiError> {
+        let Some(reach) = &self.shared.reach else {
+            let message =
+                "a mesh on a loopback bus has one node, this machine; hosts join a mesh on NATS";
+            return Err(ApiError::new(Code::Invalid, message));
+        };
         if !(1..=LONGEST_TOKEN).contains(&request.ttl_secs) {
             let message = format!("a token is good for 1 s to {LONGEST_TOKEN} s (30 days)");
             return Err(ApiError::new(Code::Invalid, message));
@@ -177,8 +183,8 @@ impl<B: ControllerBus> Control for Surface<B> {
         let mesh: MeshName = mesh.await.map_err(gone)?;
         let token = Token {
             mesh,
-            urls: shared.reach.urls.clone(),
-            ca: shared.reach.ca,
+            urls: reach.urls.clone(),
+            ca: reach.ca,
             id: id.clone(),
             joiner: key,
             controller: shared.pinned.clone(),
@@ -190,6 +196,26 @@ impl<B: ControllerBus> Control for Surface<B> {
             token: token.render().expose().to_owned(),
             expires,
         })
+    }
+
+    async fn tokens(&self) -> Result<TokenList, ApiError> {
+        let look = self.shared.handle.look(|controller, _| {
+            let tokens = controller.records().tokens.iter();
+            let line = |(id, token): (&TokenId, &TokenRecord)| TokenLine {
+                id: id.clone(),
+                expires: token.expires,
+                node: token.node.clone(),
+                spent_by: token.spent.as_ref().map(|spent| spent.node.clone()),
+            };
+            tokens.map(line).collect()
+        });
+        Ok(TokenList {
+            items: look.await.map_err(gone)?,
+        })
+    }
+
+    async fn revoke_token(&self, id: TokenId, who: Caller) -> Result<Applied, ApiError> {
+        self.command(Command::RevokeToken { id }, &who).await
     }
 
     async fn reports(&self, node: Option<NodeName>) -> Result<ReportList, ApiError> {

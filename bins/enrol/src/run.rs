@@ -7,7 +7,7 @@ use mesh_agent::{JoinPace, join, verifier};
 use mesh_auth::tls::{PinnedCa, pinned_client_config};
 use mesh_auth::token::Token;
 use mesh_bus::{BusError, JoinerBus};
-use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, PublicKey};
+use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, EnrolmentRefusal, PublicKey};
 use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsJoiner};
 
 use crate::cli::Cli;
@@ -131,9 +131,24 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
                 .context("the bus was reached without showing who vouches for it")?,
         }),
         EnrolmentAnswer::Refused(refusal) => {
+            let exit = exit(&refusal);
             let error = anyhow::Error::new(refusal).context("the controller refuses this host");
-            Err(Failure::new(Exit::Failed, error))
+            Err(Failure::new(exit, error))
         }
+    }
+}
+
+/// A token that is of no use ends the same whether the bus says so or the controller, whichever hears of it first.
+fn exit(refusal: &EnrolmentRefusal) -> Exit {
+    match refusal {
+        EnrolmentRefusal::Unknown { .. }
+        | EnrolmentRefusal::Expired { .. }
+        | EnrolmentRefusal::Spent { .. } => Exit::Denied,
+        EnrolmentRefusal::NameTaken { .. }
+        | EnrolmentRefusal::NameMismatch { .. }
+        | EnrolmentRefusal::NoName
+        | EnrolmentRefusal::ClockSkew { .. }
+        | EnrolmentRefusal::ForeignAddress { .. } => Exit::Failed,
     }
 }
 
@@ -152,6 +167,13 @@ mod tests {
     use mesh_auth::tls::CaFingerprint;
 
     use super::*;
+
+    #[test]
+    fn a_spent_token_is_denied_and_a_wrong_name_is_not() {
+        let (token, node) = ("t1".parse().unwrap(), "web-1".parse().unwrap());
+        assert_eq!(exit(&EnrolmentRefusal::Spent { token, node }), Exit::Denied);
+        assert_eq!(exit(&EnrolmentRefusal::NoName), Exit::Failed);
+    }
 
     #[test]
     fn a_token_is_of_use_until_the_second_it_expires() {

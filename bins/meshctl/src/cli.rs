@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mesh_host::Place;
-use mesh_model::{ModuleName, NodeName, Revision, SeatName};
+use mesh_model::{ModuleName, NodeName, Revision, SeatName, TokenId};
 
 /// Looks at a mesh and changes it.
 #[derive(Debug, Parser)]
@@ -170,6 +170,13 @@ pub(crate) enum SeatVerb {
 pub(crate) enum TokenVerb {
     /// Make one, for a host to become a node with. It is printed this once.
     Create(TokenCreate),
+    /// List those that may still be used.
+    Ls,
+    /// End one: whoever holds it is cut off.
+    Revoke {
+        /// The token's public id.
+        id: TokenId,
+    },
 }
 
 /// Make a token.

@@ -108,7 +108,7 @@ async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
 /// How often it is looked whether something has become true.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-fn done(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
+pub(crate) fn done(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
     match cli.output {
         Output::Json => out::json("Applied", json!({ "revision": revision }))?,
         Output::Table => out::data(&format!("revision {revision}\n")),

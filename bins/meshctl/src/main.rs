@@ -34,6 +34,8 @@ async fn main() -> ExitCode {
         }
         Verb::Seat(SeatVerb::Release { seat }) => declare::assign(&cli, seat, None).await,
         Verb::Token(TokenVerb::Create(create)) => token::create(&cli, create).await,
+        Verb::Token(TokenVerb::Ls) => token::list(&cli).await,
+        Verb::Token(TokenVerb::Revoke { id }) => token::revoke(&cli, id).await,
         Verb::Derive { dir } => derive::derive(&cli, dir),
         Verb::Reports { node } => list::reports(&cli, node.as_ref()).await,
         Verb::Doctor => list::doctor(&cli).await,

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mesh_api::{TokenCreated, TokenRequest};
-use mesh_model::NodeName;
+use mesh_api::{TokenCreated, TokenLine, TokenRequest};
+use mesh_model::{NodeName, TokenId};
 
 use crate::cli::{Cli, Output, TokenCreate};
-use crate::declare::pairs;
+use crate::declare::{done, pairs};
 use crate::out;
+use crate::table::{dash, table};
 
 /// Makes a token.
 pub(crate) async fn create(cli: &Cli, create: &TokenCreate) -> anyhow::Result<ExitCode> {
@@ -53,4 +54,37 @@ fn show(cli: &Cli, token: &TokenCreated, node: Option<&NodeName>) -> anyhow::Res
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists tokens.
+pub(crate) async fn list(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let tokens = cli.client().tokens().await?;
+    let now = mesh_host::now();
+    let row = |token: &TokenLine| {
+        [
+            token.id.to_string(),
+            format!("{} s", token.expires.since(now) / 1000),
+            dash(token.node.as_ref()),
+            dash(token.spent_by.as_ref()),
+        ]
+    };
+    match cli.output {
+        Output::Json => out::json("TokenList", &tokens)?,
+        Output::Name => {
+            for token in &tokens.items {
+                out::data(&format!("{}\n", token.id));
+            }
+        }
+        Output::Table => {
+            let rows: Vec<_> = tokens.items.iter().map(row).collect();
+            out::data(&table(["TOKEN", "EXPIRES IN", "FOR", "SPENT BY"], &rows));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a token.
+pub(crate) async fn revoke(cli: &Cli, id: &TokenId) -> anyhow::Result<ExitCode> {
+    let applied = cli.client().revoke_token(id).await?;
+    done(cli, applied.revision)
 }

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use mesh_control::{Preview, Status};
-use mesh_model::{NodeName, SeatName};
+use mesh_model::{NodeName, SeatName, TokenId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::error::ApiError;
 use crate::form::{
     Applied, Apply, Assign, DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportList,
-    TokenCreated, TokenRequest,
+    TokenCreated, TokenList, TokenRequest,
 };
 
 /// Speaks to one controller.
@@ -91,6 +91,17 @@ impl Client {
     /// Makes a token.
     pub async fn create_token(&self, request: &TokenRequest) -> Result<TokenCreated, CallError> {
         self.call(Method::POST, "/v1/tokens", Some(request)).await
+    }
+
+    /// Tokens that may still be used.
+    pub async fn tokens(&self) -> Result<TokenList, CallError> {
+        self.get("/v1/tokens").await
+    }
+
+    /// Ends a token.
+    pub async fn revoke_token(&self, id: &TokenId) -> Result<Applied, CallError> {
+        let path = format!("/v1/tokens/{id}");
+        self.call::<(), _>(Method::DELETE, &path, None).await
     }
 
     /// Reports as they stand in the store.

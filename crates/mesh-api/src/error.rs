@@ -50,7 +50,9 @@ impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
         let code = match &error {
             CommandError::Conflict { .. } => Code::Conflict,
-            CommandError::UnknownSeat(_) | CommandError::UnknownNode(_) => Code::NotFound,
+            CommandError::UnknownSeat(_)
+            | CommandError::UnknownNode(_)
+            | CommandError::UnknownToken(_) => Code::NotFound,
             CommandError::Store(_) => Code::Unavailable,
             CommandError::TokenExists(_) | CommandError::KeyInUse(_) => Code::Failed,
             CommandError::Declared(_)

@@ -103,6 +103,27 @@ impl std::fmt::Debug for TokenCreated {
     }
 }
 
+/// Tokens that may still be used, or were not long ago.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenList {
+    /// In the order of their ids.
+    pub items: Vec<TokenLine>,
+}
+
+/// One token, without what makes it one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenLine {
+    /// Its public id.
+    pub id: TokenId,
+    /// When it stops being good.
+    pub expires: Timestamp,
+    /// The only node it is for.
+    pub node: Option<NodeName>,
+    /// The node it made.
+    pub spent_by: Option<NodeName>,
+}
+
 /// Reports as they stand in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportList {

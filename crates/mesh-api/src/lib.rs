@@ -9,6 +9,6 @@ pub use client::{CallError, Client};
 pub use error::{ApiError, Code};
 pub use form::{
     Applied, Apply, Assign, DoctorFinding, DoctorReport, Envelope, Label, PlanRequest, RefuseStore,
-    ReportLine, ReportList, TokenCreated, TokenRequest,
+    ReportLine, ReportList, TokenCreated, TokenLine, TokenList, TokenRequest,
 };
 pub use server::{Caller, Control, ServeError, serve};

@@ -17,14 +17,14 @@ use axum::routing::{delete, get, post, put};
 use axum::serve::IncomingStream;
 use axum::{Json, Router};
 use mesh_control::{Preview, Status};
-use mesh_model::{NodeName, SeatName};
+use mesh_model::{NodeName, SeatName, TokenId};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
 use crate::error::{ApiError, Code};
 use crate::form::{
     Applied, Apply, Assign, DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportList,
-    TokenCreated, TokenRequest,
+    TokenCreated, TokenList, TokenRequest,
 };
 
 /// Who is at the other end of the socket, as the kernel tells.
@@ -87,6 +87,14 @@ pub trait Control: Clone + Send + Sync + 'static {
         request: TokenRequest,
         who: Caller,
     ) -> impl Future<Output = Answer<TokenCreated>> + Send;
+    /// Tokens that may still be used.
+    fn tokens(&self) -> impl Future<Output = Answer<TokenList>> + Send;
+    /// Ends a token.
+    fn revoke_token(
+        &self,
+        id: TokenId,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
     /// Reports as they stand in the store, of one node or of all.
     fn reports(&self, node: Option<NodeName>) -> impl Future<Output = Answer<ReportList>> + Send;
     /// Looks at itself.
@@ -150,7 +158,8 @@ fn router<C: Control>(control: C) -> Router {
         .route("/seats/{seat}/holder", put(assign::<C>))
         .route("/nodes/{node}", delete(remove_node::<C>))
         .route("/nodes/{node}/labels", put(label::<C>))
-        .route("/tokens", post(create_token::<C>))
+        .route("/tokens", get(tokens::<C>).post(create_token::<C>))
+        .route("/tokens/{id}", delete(revoke_token::<C>))
         .route("/reports", get(reports::<C>))
         .route("/doctor", get(doctor::<C>))
         .route("/faults/store", post(refuse_store::<C>))
@@ -281,6 +290,22 @@ async fn create_token<C: Control>(
     Body(request): Body<TokenRequest>,
 ) -> Response {
     answer("Token", control.create_token(request, caller).await)
+}
+
+async fn tokens<C: Control>(State(control): State<C>) -> Response {
+    answer("TokenList", control.tokens().await)
+}
+
+async fn revoke_token<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(id): PathParam<String>,
+) -> Response {
+    let revoked = match named(&id) {
+        Ok(id) => control.revoke_token(id, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", revoked)
 }
 
 #[derive(Deserialize)]

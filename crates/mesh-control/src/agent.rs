@@ -1,5 +1,6 @@
 //! The node's end: hears declarations, has them carried out, reports, and goes on by itself when nobody speaks to it.
 
+mod ear;
 mod outbox;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,6 +13,7 @@ use mesh_model::{
 
 use crate::message::NodeSettlement;
 use crate::pause::{due, passed};
+use ear::{Ear, Remedy};
 use outbox::Outbox;
 
 /// What an agent is told when it starts.
@@ -130,15 +132,6 @@ enum Stage {
     Applied,
 }
 
-/// Whether the node still hears its consumer.
-#[derive(Debug)]
-struct Ear {
-    up: bool,
-    heard: Timestamp,
-    steps: u32,
-    denied: Option<Timestamp>,
-}
-
 impl Agent {
     /// Begins with what was found on disk: the last declaration is carried out at once, whoever is away.
     pub fn start(
@@ -155,6 +148,7 @@ impl Agent {
             .map(|current| AgentEffect::CarryOut(current.declaration.clone()))
             .collect();
         let retry = settings.retry;
+        let ear = Ear::new(settings.idle, retry, now);
         let agent = Self {
             settings,
             current,
@@ -164,12 +158,7 @@ impl Agent {
             last: None,
             reported_at: Timestamp::default(),
             outbox: Outbox::new(remembered.seq, remembered.unsent, retry),
-            ear: Ear {
-                up: false,
-                heard: now,
-                steps: 0,
-                denied: None,
-            },
+            ear,
             progress_at: now,
             heartbeat_at: now,
         };
@@ -185,7 +174,7 @@ impl Agent {
         now: Timestamp,
     ) -> Vec<AgentEffect> {
         let mut effects = Vec::new();
-        self.heard(now);
+        self.ear.heard(now);
         if declaration.node != self.settings.node {
             let whose = &declaration.node;
             effects.push(AgentEffect::Note(format!(
@@ -261,6 +250,7 @@ impl Agent {
             Ok(states) => {
                 current.stage = Stage::Applied;
                 self.states = states;
+                self.heartbeat_at = now;
                 let outcome = outcome(&self.states);
                 self.report(outcome, now, &mut effects);
             }
@@ -314,14 +304,13 @@ impl Agent {
 
     /// The consumer says that it is there.
     pub fn handle_idle(&mut self, now: Timestamp) {
-        self.heard(now);
+        self.ear.heard(now);
     }
 
     /// The bus was reached, or was lost.
     pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<AgentEffect> {
         let mut effects = Vec::new();
-        self.ear.up = up;
-        self.heard(now);
+        self.ear.link(up, now);
         if up {
             self.outbox.retry_now();
             self.send(now, &mut effects);
@@ -333,10 +322,9 @@ impl Agent {
 
     /// The server does not let the node listen: it is tried again, since rights may come later.
     pub fn handle_denied(&mut self, why: &str, now: Timestamp) -> Vec<AgentEffect> {
-        if self.ear.denied.is_some() {
+        if !self.ear.denied(now) {
             return Vec::new();
         }
-        self.ear.denied = Some(now.plus(self.settings.retry));
         vec![AgentEffect::Note(format!(
             "the bus does not let this node listen: {why}"
         ))]
@@ -375,7 +363,7 @@ impl Agent {
 
     /// Whether the bus is reached.
     pub fn is_up(&self) -> bool {
-        self.ear.up
+        self.ear.is_up()
     }
 
     fn is_applied(&self) -> bool {
@@ -481,51 +469,24 @@ impl Agent {
         }
     }
 
-    fn heard(&mut self, now: Timestamp) {
-        self.ear.heard = now;
-        self.ear.steps = 0;
-        self.ear.denied = None;
-    }
-
-    /// Two signs of life missed: listen again, and with a third, connect again. A dead subscription says nothing.
     fn listen(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        if !self.ear.up {
+        let missed = self.ear.missed(now);
+        let Some(remedy) = self.ear.remedy(now) else {
             return;
-        }
-        // A clock that was set back makes no silence out of what was heard, and hides none that follows.
-        self.ear.heard = self.ear.heard.min(now);
-        let retry = self.settings.retry;
-        if self.ear.denied.is_some_and(|at| due(at, now, retry)) {
-            self.ear.denied = None;
-            effects.push(AgentEffect::ListenAgain);
-        }
-        let missed = self.missed(now);
-        let (step, effect) = match missed {
-            0 | 1 => return,
-            2 => (1, AgentEffect::ListenAgain),
-            more => (more, AgentEffect::Reconnect),
         };
-        if self.ear.steps < step {
-            self.ear.steps = step;
+        if missed >= 2 {
             let what = format!("nothing heard from the consumer for {missed} of its signs of life");
             effects.push(AgentEffect::Note(what));
-            effects.push(effect);
         }
-    }
-
-    /// How many of the consumer's signs of life were missed.
-    fn missed(&self, now: Timestamp) -> u32 {
-        let Some(idle) = self.settings.idle else {
-            return 0;
-        };
-        let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX).max(1);
-        let missed = now.since(self.ear.heard) / idle;
-        u32::try_from(missed).unwrap_or(u32::MAX)
+        effects.push(match remedy {
+            Remedy::ListenAgain => AgentEffect::ListenAgain,
+            Remedy::Reconnect => AgentEffect::Reconnect,
+        });
     }
 
     fn beat(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
         let due = due(self.heartbeat_at, now, self.settings.heartbeat);
-        if !self.ear.up || !due {
+        if !self.ear.is_up() || !due {
             return;
         }
         self.heartbeat_at = now.plus(self.settings.heartbeat);
@@ -534,7 +495,7 @@ impl Agent {
             session: self.settings.session,
             applied: self.applied(),
             seq: self.last.as_ref().map_or(Seq(0), |last| last.id.seq),
-            deaf: self.missed(now) >= 2,
+            deaf: self.ear.missed(now) >= 2,
             version: self.settings.version.clone(),
         }));
     }

@@ -31,6 +31,11 @@ pub enum Command {
         /// What is kept of it.
         token: TokenRecord,
     },
+    /// A token is good no longer: whoever holds it is cut off.
+    RevokeToken {
+        /// The token's public id.
+        id: TokenId,
+    },
     /// A host is no node any more: its credential ends, and so do those of its modules.
     RemoveNode {
         /// The node.
@@ -77,6 +82,9 @@ pub enum CommandError {
         /// Why not.
         why: &'static str,
     },
+    /// No such token.
+    #[error("there is no token {0}; `meshctl token ls` lists them")]
+    UnknownToken(TokenId),
     /// The id is in use.
     #[error("token id {0} is in use; try again")]
     TokenExists(TokenId),
@@ -115,6 +123,12 @@ pub(crate) fn amend(
         } => apply(&mut next, declared, *if_revision)?,
         Command::Assign { seat, holder } => assign(&mut next, seat, holder.as_ref())?,
         Command::CreateToken { id, token } => create_token(&mut next, id, token)?,
+        Command::RevokeToken { id } => {
+            if next.tokens.remove(id).is_none() {
+                return Err(CommandError::UnknownToken(id.clone()));
+            }
+            format!("revoke token {id}")
+        }
         Command::RemoveNode { node } => {
             if next.nodes.remove(node).is_none() {
                 return Err(CommandError::UnknownNode(node.clone()));

@@ -146,17 +146,22 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Puts a file in the place of another, whole or not at all, readable by its owner only.
+/// Puts a file in the place of another, whole or not at all, readable by whom the other was: a new one by its owner only.
+/// A server that runs as another user must go on reading its users.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let staged = path.with_file_name(name);
+    let before = std::fs::metadata(path).map(|metadata| metadata.permissions());
     let mut file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
         .open(&staged)?;
+    if let Ok(permissions) = before {
+        file.set_permissions(permissions)?;
+    }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&staged, path)?;
@@ -170,3 +175,23 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 const RELOADED_WITHIN: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_put_in_the_place_of_another_is_readable_by_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("users.conf");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        replace(&path, "new").unwrap();
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&path, "newer").unwrap();
+        assert_eq!(mode(), 0o640);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "newer");
+    }
+}

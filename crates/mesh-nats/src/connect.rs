@@ -89,7 +89,21 @@ impl Connection {
         dialling: Dialling,
     ) -> Result<Self, BusError> {
         // The client's own future is of many kilobytes, and would be part of every caller's.
-        Box::pin(Self::opened(endpoint, credential, principal, dialling)).await
+        let open = |dialling| Box::pin(Self::opened(endpoint, credential, principal, dialling));
+        let once = Dialling {
+            first: FirstAttempt::MustSucceed,
+            ..dialling
+        };
+        match open(once).await {
+            // The client tries for ever without a word; what is in its way is said once, before it begins.
+            Err(error @ (BusError::Away(_) | BusError::Refused { .. }))
+                if dialling.first == FirstAttempt::MayFail =>
+            {
+                tracing::warn!(connection = endpoint.name, %error, "the bus is not reached; it is tried again and again");
+                open(dialling).await
+            }
+            other => other,
+        }
     }
 
     async fn opened(

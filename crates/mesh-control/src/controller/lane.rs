@@ -117,7 +117,7 @@ impl<M: Mint> Controller<M> {
             .records
             .tokens
             .iter()
-            .filter(|(_, token)| now >= token.expires.plus(EXPIRED_KEPT))
+            .filter(|(_, token)| now >= token.expires)
             .map(|(id, _)| id.clone())
             .collect();
         if !expired.is_empty() {
@@ -204,6 +204,9 @@ impl<M: Mint> Controller<M> {
         let to = request.reply.clone();
         match admit(&self.records, token, request, now, &mut self.mint) {
             Admission::New { records, node } => {
+                if let Err(error) = self.sound(&records) {
+                    return self.park(key, error.to_string(), effects);
+                }
                 let what = format!("enrol node {node} with token {token}");
                 let audit = audit(&records, now, &format!("joiner/{token}"), &what);
                 let token = token.clone();
@@ -397,6 +400,3 @@ fn audit(records: &Records, at: Timestamp, who: &str, what: &str) -> AuditFact {
         what: what.to_owned(),
     }
 }
-
-/// Milliseconds a token is remembered past its time, so that a late host hears `expired` and not `unknown`.
-const EXPIRED_KEPT: u64 = 24 * 3600 * 1000;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mesh_derive::{Plan, derive};
-use mesh_model::{Declaration, Generation, NodeName, Records, Timestamp};
+use mesh_model::{BusFacts, Declaration, Generation, NodeName, Records, Timestamp};
 
 use super::Controller;
 use super::lane::Origin;
@@ -124,12 +124,8 @@ impl<M: Mint> Controller<M> {
 
     /// Whether what would be derived from these records holds together.
     pub(crate) fn sound(&self, records: &Records) -> Result<(), CommandError> {
-        let mismatches = derive(records, &self.settings.bounds).check(&records.bus);
-        if mismatches.is_empty() {
-            return Ok(());
-        }
-        let sentences: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-        Err(CommandError::Plan(sentences.join("; ")))
+        let plan = derive(records, &self.settings.bounds);
+        sound(&plan, &records.bus).map_err(CommandError::Plan)
     }
 
     /// The records are others: what was worked out from those before is forgotten, and what was known of nodes and
@@ -165,10 +161,19 @@ impl<M: Mint> Controller<M> {
         if self.beginning || assertion.is_current() || assertion.running.is_some() || !due {
             return;
         }
-        let plan = assertion
-            .plan
-            .get_or_insert_with(|| Arc::new(derive(&self.records, &self.settings.bounds)));
-        let plan = Arc::clone(plan);
+        let plan = if let Some(plan) = &assertion.plan {
+            Arc::clone(plan)
+        } else {
+            let plan = derive(&self.records, &self.settings.bounds);
+            if let Err(why) = sound(&plan, &self.records.bus) {
+                // No plan that does not hold together is applied, wherever its records came from.
+                assertion.again = Some(now.plus(retry));
+                return effects.push(Effect::Note(Note::NotAsserted(why)));
+            }
+            let plan = Arc::new(plan);
+            assertion.plan = Some(Arc::clone(&plan));
+            plan
+        };
         let version = assertion.wanted;
         assertion.running = Some(version);
         effects.push(Effect::Assert { version, plan });
@@ -243,4 +248,14 @@ impl<M: Mint> Controller<M> {
         self.declare(now, effects);
         self.assert(now, effects);
     }
+}
+
+/// Whether a plan holds together; if not, every way in which it does not.
+fn sound(plan: &Plan, bus: &BusFacts) -> Result<(), String> {
+    let mismatches = plan.check(bus);
+    if mismatches.is_empty() {
+        return Ok(());
+    }
+    let sentences: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+    Err(sentences.join("; "))
 }
