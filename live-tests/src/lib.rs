@@ -3,6 +3,7 @@
 //! `MESH_TEST_NATS` says where the program `nats-server` is. Every server has a port, a directory and keys of its own,
 //! is heard on loopback only, and ends with the value that holds it.
 
+pub mod binaries;
 mod keys;
 mod mesh;
 mod patience;

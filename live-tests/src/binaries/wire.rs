@@ -1,0 +1,129 @@
+//! The bus of a site, past its programs: who publishes with a node's credential, and what an operator's tool sees.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use async_nats::ConnectOptions;
+use mesh_auth::creds::Credentials;
+use mesh_auth::tls::ca_client_config;
+use mesh_bus::NodeBus;
+use mesh_derive::subject::inbox_prefix;
+use mesh_model::{Generation, NodeName, Outcome, Principal, Report, ReportId, Seq};
+use mesh_nats::{Credential, Endpoint, NatsNode};
+use mesh_wire::encode_report;
+use serde_json::{Value, json};
+
+use crate::patience::soon;
+use crate::server::{DIALLING, Server};
+use crate::tool::Tool;
+
+/// Publishes reports as a node does, and remembers each the bus confirmed.
+#[derive(Debug)]
+pub struct Publisher {
+    bus: NatsNode,
+    node: NodeName,
+    generation: Generation,
+    confirmed: Vec<Seq>,
+    asked: u64,
+}
+
+impl Publisher {
+    /// Over what enrolment left in `home`, about the node's newest declaration.
+    pub(super) async fn connect(
+        home: &Path,
+        port: u16,
+        node: &str,
+        generation: Generation,
+    ) -> anyhow::Result<Self> {
+        let node: NodeName = node.parse()?;
+        let key = Credentials::read(&home.join("node.creds"))?;
+        let credential = Credential::NKeySeed(key.key().seed().expose().to_owned());
+        let ca = std::fs::read_to_string(home.join("ca.pem"))?;
+        let endpoint = Endpoint {
+            urls: vec![format!("tls://127.0.0.1:{port}")],
+            tls: Some(ca_client_config(&ca)?),
+            name: format!("a test that is node {node}"),
+        };
+        let idle = std::time::Duration::from_secs(30);
+        let facts = Server::facts();
+        let bus = NatsNode::connect(&endpoint, &credential, &node, facts, idle, DIALLING).await?;
+        Ok(Self {
+            bus,
+            node,
+            generation,
+            confirmed: Vec::new(),
+            asked: 0,
+        })
+    }
+
+    /// Publishes one report, until the bus confirms it, with so many bytes of reason.
+    pub async fn report(&mut self, bytes: usize) -> anyhow::Result<()> {
+        self.asked += 1;
+        let seq = Seq(self.asked);
+        let report = Report {
+            id: ReportId {
+                node: self.node.clone(),
+                generation: self.generation,
+                seq,
+            },
+            at: mesh_host::now(),
+            outcome: Outcome::Failed {
+                reason: "x".repeat(bytes),
+            },
+            modules: [].into(),
+        };
+        let publish = self.bus.report(encode_report(&report));
+        soon("the bus confirms a report", publish).await??;
+        self.confirmed.push(seq);
+        Ok(())
+    }
+
+    /// The reports the bus confirmed.
+    pub fn confirmed(&self) -> &[Seq] {
+        &self.confirmed
+    }
+}
+
+/// A tool with the controller's key, on a connection of its own.
+pub(super) async fn tool(state_dir: &Path, port: u16) -> anyhow::Result<Tool> {
+    let seed = std::fs::read_to_string(state_dir.join("keys/controller.seed"))?;
+    let ca = std::fs::read_to_string(state_dir.join("tls/ca.pem"))?;
+    let client = ConnectOptions::with_nkey(seed.trim().to_owned())
+        .custom_inbox_prefix(inbox_prefix(&Principal::Controller))
+        .tls_client_config(ca_client_config(&ca)?)
+        .connect(format!("tls://127.0.0.1:{port}"))
+        .await?;
+    Ok(Tool::new(client))
+}
+
+/// When a node was first told anything on this bus, by its server's clock: RFC 3339 in UTC, so that texts compare.
+pub async fn declared_at(tool: &Tool, node: &str) -> anyhow::Result<String> {
+    let newest = json!({ "last_by_subj": format!("mesh.node.{node}.declare") });
+    let found = tool.api("STREAM.MSG.GET.NODES", &newest).await?;
+    let found = found.with_context(|| format!("node {node} was told nothing"))?;
+    text(&found, "/message/time")
+}
+
+/// When a stream, or a consumer of it, was made, by the same clock.
+pub async fn created_at(
+    tool: &Tool,
+    stream: &str,
+    consumer: Option<&str>,
+) -> anyhow::Result<String> {
+    let verb = match consumer {
+        Some(consumer) => format!("CONSUMER.INFO.{stream}.{consumer}"),
+        None => format!("STREAM.INFO.{stream}"),
+    };
+    let found = tool.api(&verb, &json!({})).await?;
+    text(
+        &found.with_context(|| format!("{verb}: there is none"))?,
+        "/created",
+    )
+}
+
+fn text(value: &Value, at: &str) -> anyhow::Result<String> {
+    let text = value.pointer(at).and_then(Value::as_str);
+    let text = text.with_context(|| format!("no {at} in {value}"))?;
+    ensure!(text.ends_with('Z'), "{at} is not in UTC: {text}");
+    Ok(text.to_owned())
+}

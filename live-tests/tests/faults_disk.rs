@@ -1,0 +1,149 @@
+//! The disk under the store is full: the reports wait on the bus, and are recorded when there is room.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use live_tests::binaries::Site;
+use live_tests::eventually;
+use mesh_model::Seq;
+use serde_json::Value;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_under_the_store_holds_reports_and_loses_nothing() -> anyhow::Result<()> {
+    let Some(mut site) = Site::new()? else {
+        return Ok(());
+    };
+    let Some(disk) = Disk::mount(&site.state_dir().join("store"))? else {
+        return Ok(());
+    };
+    site.start_controller().await?;
+    site.join("bare").await?;
+    let controller = site.controller_pid()?;
+    let about = site.declared("bare").await?;
+    let mut publisher = site.publisher("bare").await?;
+    publisher.report(20).await?;
+
+    disk.fill()?;
+    // A store has room of its own for a while. These are not far below the largest it takes.
+    while held(&site).await? == 0 {
+        ensure!(
+            publisher.confirmed().len() < ENOUGH,
+            "the full disk takes everything"
+        );
+        publisher.report(150_000).await?;
+        let confirmed = publisher.confirmed().len();
+        eventually(DEADLINE, "the report is recorded or held", async || {
+            let recorded = site.reported("bare", about).await?.len();
+            Ok(recorded == confirmed || held(&site).await? > 0)
+        })
+        .await?;
+    }
+    publisher.report(150_000).await?;
+    let status = site.status().await?;
+    ensure!(
+        status.get("store_up") == Some(&Value::Bool(false)),
+        "{status}"
+    );
+    let doctor = site.ctl(&["doctor"]).await?;
+    ensure!(
+        doctor.code == Some(1) && doctor.out.contains("store"),
+        "{doctor:?}"
+    );
+    let refused = site.ctl(&["token", "create", "--node", "two"]).await?;
+    ensure!(
+        refused.code == Some(1) && !refused.err.is_empty(),
+        "{refused:?}"
+    );
+
+    disk.free()?;
+    let confirmed: Vec<Seq> = publisher.confirmed().to_vec();
+    eventually(DEADLINE, "every confirmed report is recorded", async || {
+        let recorded = site.reported("bare", about).await?;
+        Ok(confirmed.iter().all(|seq| recorded.contains(seq)))
+    })
+    .await?;
+    eventually(DEADLINE, "nothing is held", async || {
+        Ok(held(&site).await? == 0)
+    })
+    .await?;
+    site.controller_runs()?;
+    ensure!(site.controller_pid()? == controller, "another controller");
+    ensure!(
+        !site.controller_log().contains("panicked"),
+        "the controller panicked"
+    );
+    // It takes changes again, and what it took is there for the next one.
+    site.token("two").await?;
+    site.stop_controller().await?;
+    site.start_controller().await?;
+    let recorded = site.reported("bare", about).await?;
+    ensure!(
+        confirmed.iter().all(|seq| recorded.contains(seq)),
+        "lost by a restart"
+    );
+    Ok(())
+}
+
+async fn held(site: &Site) -> anyhow::Result<u64> {
+    let status = site.status().await?;
+    let held = status.pointer("/window/held").and_then(Value::as_u64);
+    Ok(held.unwrap_or_default())
+}
+
+/// A small disk. Dropped, it is taken away, whoever still has it open.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Mounts one; nothing where this host does not let us, which is said aloud and in CI an error.
+    #[expect(
+        clippy::print_stderr,
+        reason = "a live test that does not run says so aloud"
+    )]
+    fn mount(at: &Path) -> anyhow::Result<Option<Self>> {
+        std::fs::create_dir_all(at)?;
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=24m,mode=0700", "tmpfs"])
+            .arg(at)
+            .output()?;
+        if mount.status.success() {
+            return Ok(Some(Self(at.to_owned())));
+        }
+        let why = String::from_utf8_lossy(&mount.stderr).trim().to_owned();
+        if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
+            bail!("a small disk cannot be mounted, and in CI every live test runs: {why}");
+        }
+        eprintln!("did not run: a small disk cannot be mounted without being root: {why}");
+        Ok(None)
+    }
+
+    fn fill(&self) -> anyhow::Result<()> {
+        let mut ballast = File::create(self.0.join("ballast"))?;
+        let mut size = 1 << 20;
+        while size > 0 {
+            let full = ballast.write_all(&vec![7; size]).is_err();
+            if full {
+                size /= 2;
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&self) -> anyhow::Result<()> {
+        Ok(std::fs::remove_file(self.0.join("ballast"))?)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Nothing more can be done about one that does not go.
+        let _taken = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// Reports that are more than a disk of that size holds, and fewer than the store keeps of a node.
+const ENOUGH: usize = 50;
+const DEADLINE: Duration = Duration::from_secs(60);
