@@ -39,6 +39,10 @@ impl World {
                 let node = self.node();
                 self.command(Command::RemoveNode { node });
             }
+            88..=90 => {
+                let id = named(&format!("t{}", self.chance.between(1, self.made)));
+                self.command(Command::RevokeToken { id });
+            }
             _ => {
                 let (node, labels) = (self.node(), self.labels());
                 self.command(Command::Label { node, labels });
@@ -291,6 +295,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Assign { .. } => "assign",
         Command::CreateToken { .. } => "create token",
         Command::RemoveNode { .. } => "remove node",
+        Command::RevokeToken { .. } => "revoke token",
         Command::Label { .. } => "label",
     }
 }
