@@ -7,7 +7,7 @@ mod stage;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -43,6 +43,27 @@ const PACKAGES: [&str; 5] = ["controller", "node-agent", "enrol", "meshctl", "he
 
 /// Runs the demo.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let seen = perform(options)?;
+    show(&seen, options)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the demo for a test: it must have shown what it is there to show.
+pub(crate) fn rehearse() -> Result<()> {
+    let seen = perform(&Options {
+        keep: false,
+        json: true,
+    })?;
+    let counts = (seen.nodes, seen.modules, seen.seat_work_done);
+    let flowed = seen.reports_stored > 0 && seen.events_delivered > 0 && seen.window_held > 0;
+    if counts == (2, 3, 5) && flowed {
+        Ok(())
+    } else {
+        bail!("the demo did not show what it should: {seen:?}")
+    }
+}
+
+fn perform(options: &Options) -> Result<Seen> {
     let watch = Stopwatch::start();
     say(watch, "setting up what is missing");
     setup::nats_server()?;
@@ -52,14 +73,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match act::play(&mut stage) {
         Ok(seen) if options.keep => {
             stage.keep();
-            show(&seen, options)?;
             try_next(&stage);
-            Ok(ExitCode::SUCCESS)
+            Ok(seen)
         }
         Ok(seen) => {
             stage.strike()?;
-            show(&seen, options)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(seen)
         }
         Err(error) => {
             stage.show_logs();

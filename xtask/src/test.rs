@@ -8,7 +8,7 @@ use clap::Args;
 use crate::cargo::{cargo, root};
 use crate::clock::Stopwatch;
 use crate::tally::Tally;
-use crate::{out, setup, sim, test_live, tidy};
+use crate::{demo, out, setup, sim, test_live, tidy};
 
 /// How thorough.
 #[derive(Args, Debug)]
@@ -32,6 +32,7 @@ const STEPS: &[(&str, Step)] = &[
     ("live", |_, tally| {
         test_live::count(&test_live::Options::everything(), tally)
     }),
+    ("demo", |_, _| demo::rehearse()),
 ];
 
 /// Seeds and generated cases of an ordinary run and of a long one.
