@@ -94,7 +94,16 @@ async fn over_nats(
 ) -> anyhow::Result<()> {
     let NatsBus { bus, server, reach } = nats;
     let bus = Arc::new(bus);
-    let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
+    let (running, handle) = match prepare(service, Arc::clone(&bus)).await {
+        Ok(prepared) => prepared,
+        Err(refusal) => {
+            // A start that is refused leaves no server it started; one it found goes on as it was.
+            if let Some(server) = server.filter(|server| !server.ready().adopted) {
+                let _stopped = server.stop(0).await;
+            }
+            return Err(refusal);
+        }
+    };
     let surface = Surface::new(handle.clone(), bus, service, Some(reach));
     let (counting, counted) = (handle.clone(), Arc::new(AtomicU32::new(0)));
     let count = Arc::clone(&counted);
