@@ -251,7 +251,7 @@ where
                 return self.taken(deliveries);
             }
             Happening::Taken(Err(error)) => {
-                if !error.is_passing() {
+                if error.is_final() {
                     return Err(error.into());
                 }
                 tracing::debug!(%error, "no messages could be taken");
@@ -264,8 +264,9 @@ where
                 self.core.handle_reopened(kept, now)
             }
             Happening::Parked(key, result) => self.core.handle_parked(key, result),
-            Happening::Asserted(_, Err(error @ BusError::Fenced(_)))
-            | Happening::Declared(_, _, Err(error @ BusError::Fenced(_))) => {
+            Happening::Asserted(_, Err(error)) | Happening::Declared(_, _, Err(error))
+                if error.is_final() =>
+            {
                 return Err(error.into());
             }
             Happening::Asserted(version, result) => {

@@ -63,6 +63,12 @@ impl BusError {
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Full(_))
     }
+
+    /// Whether a controller must stop: another has taken over, or this bus can never be used. Anything else an operator
+    /// can mend while it runs.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Fenced(_) | Self::TooOld { .. })
+    }
 }
 
 /// Whether the bus can be reached.

@@ -110,14 +110,21 @@ where
 pub(super) async fn take_over<B: ControllerBus>(bus: &B, plan: &Plan) -> Result<(), BusError> {
     loop {
         match bus.take_over().await {
-            Err(error) if error.is_passing() => tracing::debug!(%error, "not taken over yet"),
+            Err(error) if !error.is_final() => tracing::debug!(%error, "not taken over yet"),
             ended => return ended,
         }
         match bus.assert(plan).await {
             Ok(_) if bus.take_over().await.is_ok() => return Ok(()),
-            Err(error) if !error.is_passing() => return Err(error),
-            Ok(_) | Err(_) => sleep(TAKE_AGAIN).await,
+            Ok(_) => {}
+            Err(error) if error.is_final() => return Err(error),
+            Err(error) if error.is_passing() => {
+                tracing::debug!(%error, "not brought to the plan yet")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the bus cannot be brought to the plan; it is tried again")
+            }
         }
+        sleep(TAKE_AGAIN).await;
     }
 }
 
