@@ -118,10 +118,10 @@ pub(super) async fn take_over<B: ControllerBus>(bus: &B, plan: &Plan) -> Result<
             Ok(_) => {}
             Err(error) if error.is_final() => return Err(error),
             Err(error) if error.is_passing() => {
-                tracing::debug!(%error, "not brought to the plan yet")
+                tracing::debug!(%error, "not brought to the plan yet");
             }
             Err(error) => {
-                tracing::warn!(%error, "the bus cannot be brought to the plan; it is tried again")
+                tracing::warn!(%error, "the bus cannot be brought to the plan; it is tried again");
             }
         }
         sleep(TAKE_AGAIN).await;
