@@ -28,9 +28,30 @@ async fn what_is_typed_wrongly_is_refused_with_the_rule_it_breaks() -> anyhow::R
         return Ok(());
     };
     site.start_controller().await?;
+    write_folders(&site)?;
+    site.ctl(&["apply", "good", "--no-wait"]).await?.ok()?;
+    let before = site.status().await?;
+    let controller = site.controller_pid()?;
+
+    for (typed, code, parts) in CASES {
+        let said = typed_in(&site, typed).await?;
+        expect(&said, code, parts).with_context(|| typed.join(" "))?;
+    }
+
+    let after = site.status().await?;
+    for what in ["revision", "modules", "nodes"] {
+        ensure!(
+            before.get(what) == after.get(what),
+            "{what}: {before} became {after}"
+        );
+    }
+    unharmed(&mut site, controller).await
+}
+
+/// Folders with a mesh in each: one that is good, and one for each thing that can be wrong.
+fn write_folders(site: &Site) -> anyhow::Result<()> {
     site.write("good/mesh.toml", MESH)?;
     site.write("good/modules/shop.toml", SHOP)?;
-    site.ctl(&["apply", "good", "--no-wait"]).await?.ok()?;
     let place = format!("{MESH}[[place]]\nmodule = \"shop\"\nnodes = [\"web.01\"]\n");
     let follows = format!("{SHOP}[events]\nfollows = [\"nobody.moved\"]\n");
     for (folder, mesh, shop, more) in [
@@ -45,69 +66,55 @@ async fn what_is_typed_wrongly_is_refused_with_the_rule_it_breaks() -> anyhow::R
             site.write(&format!("{folder}/modules/store.toml"), more)?;
         }
     }
-    let before = site.status().await?;
-    let controller = site.controller_pid()?;
-
-    let dotted: &[&str] = &["web.01", "'.'", "RFC 1123"];
-    let cases: [Case<'_>; 15] = [
-        (&["token", "create", "--node", "web.01"], 2, dotted),
-        (&["node", "rm", "web.01", "--yes"], 2, dotted),
-        (
-            &["apply", "dotted"],
-            1,
-            &["mesh.toml:", "web.01", "'.'", "RFC 1123"],
-        ),
-        (&["plan", "dotted"], 255, &["mesh.toml:", "web.01"]),
-        (
-            &["apply", "unknown"],
-            1,
-            &["shop.toml:", "relaese", "did you mean", "release"],
-        ),
-        (&["apply", "deaf"], 1, &["shop.toml:", "nobody"]),
-        (&["apply", "twice"], 1, &["store.toml:", "shop"]),
-        (&["apply", "nowhere"], 1, &["nowhere"]),
-        (
-            &["apply", "good", "--if-revision", "1"],
-            4,
-            &["revision", "not 1"],
-        ),
-        (
-            &["seat", "assign", "post", "shop"],
-            3,
-            &["no seat post", "seat ls"],
-        ),
-        (
-            &["node", "label", "one", "a=b"],
-            3,
-            &["no node one", "node ls"],
-        ),
-        (&["node", "rm", "one", "--yes"], 3, &["no node one"]),
-        (&["token", "create", "--ttl", "0s"], 1, &["1 s"]),
-        (
-            &["token", "create", "--label", "role"],
-            1,
-            &["role", "key=value"],
-        ),
-        (
-            &["status", "--state-dir", "elsewhere"],
-            7,
-            &["elsewhere", "--state-dir"],
-        ),
-    ];
-    for (typed, code, parts) in cases {
-        let said = typed_in(&site, typed).await?;
-        expect(&said, code, parts).with_context(|| typed.join(" "))?;
-    }
-
-    let after = site.status().await?;
-    for what in ["revision", "modules", "nodes"] {
-        ensure!(
-            before.get(what) == after.get(what),
-            "{what}: {before} became {after}"
-        );
-    }
-    unharmed(&mut site, controller).await
+    Ok(())
 }
+
+const DOTTED: &[&str] = &["web.01", "'.'", "RFC 1123"];
+const CASES: [Case<'_>; 15] = [
+    (&["token", "create", "--node", "web.01"], 2, DOTTED),
+    (&["node", "rm", "web.01", "--yes"], 2, DOTTED),
+    (
+        &["apply", "dotted"],
+        1,
+        &["mesh.toml:", "web.01", "'.'", "RFC 1123"],
+    ),
+    (&["plan", "dotted"], 255, &["mesh.toml:", "web.01"]),
+    (
+        &["apply", "unknown"],
+        1,
+        &["shop.toml:", "relaese", "did you mean", "release"],
+    ),
+    (&["apply", "deaf"], 1, &["shop.toml:", "nobody"]),
+    (&["apply", "twice"], 1, &["store.toml:", "shop"]),
+    (&["apply", "nowhere"], 1, &["nowhere"]),
+    (
+        &["apply", "good", "--if-revision", "1"],
+        4,
+        &["revision", "not 1"],
+    ),
+    (
+        &["seat", "assign", "post", "shop"],
+        3,
+        &["no seat post", "seat ls"],
+    ),
+    (
+        &["node", "label", "one", "a=b"],
+        3,
+        &["no node one", "node ls"],
+    ),
+    (&["node", "rm", "one", "--yes"], 3, &["no node one"]),
+    (&["token", "create", "--ttl", "0s"], 1, &["1 s"]),
+    (
+        &["token", "create", "--label", "role"],
+        1,
+        &["role", "key=value"],
+    ),
+    (
+        &["status", "--state-dir", "elsewhere"],
+        7,
+        &["elsewhere", "--state-dir"],
+    ),
+];
 
 /// `meshctl`, with the site's state directory unless another is typed.
 async fn typed_in(site: &Site, typed: &[&str]) -> anyhow::Result<Said> {
@@ -163,6 +170,20 @@ async fn a_token_that_is_no_good_makes_no_node() -> anyhow::Result<()> {
         &["does not take token", "meshctl token create"],
     )?;
 
+    too_late(&site).await?;
+    ensure!(listed(&site).await?.is_empty(), "one of them made a node");
+    for host in [
+        "cut", "altered", "named", "ca", "foreign", "forged", "late", "later",
+    ] {
+        let config = site.home(host).join("agent.toml");
+        ensure!(!config.exists(), "host {host} takes itself for a node");
+    }
+    spent(&mut site, &text).await?;
+    unharmed(&mut site, controller).await
+}
+
+/// A token that expired is refused by the host, and by the bus if the host does not look.
+async fn too_late(site: &Site) -> anyhow::Result<()> {
     let short = site.ctl(&["token", "create", "--ttl", "1s"]).await?.ok()?;
     let (short, mut late) = (short.trim(), parsed(&short)?);
     eventually(DEADLINE, "the token expires", async || {
@@ -178,16 +199,7 @@ async fn a_token_that_is_no_good_makes_no_node() -> anyhow::Result<()> {
         Ok(expect(&refused, 5, &["expired", "meshctl token create"]).is_ok())
     })
     .await?;
-
-    ensure!(listed(&site).await?.is_empty(), "one of them made a node");
-    for host in [
-        "cut", "altered", "named", "ca", "foreign", "forged", "late", "later",
-    ] {
-        let config = site.home(host).join("agent.toml");
-        ensure!(!config.exists(), "host {host} takes itself for a node");
-    }
-    spent(&mut site, &text).await?;
-    unharmed(&mut site, controller).await
+    Ok(())
 }
 
 /// A token is good for one host, before and after that host's agent is there.
@@ -271,7 +283,7 @@ async fn garbage_on_the_operators_socket_does_not_end_the_controller() -> anyhow
     for (body, status, said) in [
         ("{", "422", "EOF"),
         ("{\"declared\":7}", "422", "declared"),
-        (nested.as_str(), "422", "recursion"),
+        (nested.as_str(), "422", "EOF"),
         ("\u{0}\u{1}", "422", "expected value"),
     ] {
         let answer = post(&site, "/v1/apply", body.len(), body.as_bytes()).await?;
@@ -284,18 +296,17 @@ async fn garbage_on_the_operators_socket_does_not_end_the_controller() -> anyhow
             "{answer}"
         );
     }
-    // One that says how large it is, and one that is.
     let huge = vec![b' '; 40 << 20];
-    let answer = post(&site, "/v1/apply", usize::MAX >> 1, b"{").await?;
-    ensure!(answer.contains("length limit"), "{answer}");
     let answer = post(&site, "/v1/apply", huge.len(), &huge).await?;
     ensure!(answer.contains("length limit"), "{answer}");
 
+    // Nobody answers what does not end; nobody else waits for it either.
     let mut idle = Vec::new();
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00"[..],
         b"GET",
-        &[0xff; 70_000],
+        b"POST /v1/apply HTTP/1.1\r\nhost: mesh\r\ncontent-length: 9223372036854775807\r\n\r\n{",
+        &vec![0xff; 70_000],
         b"",
     ] {
         let mut socket = connect(&site).await?;
@@ -328,15 +339,10 @@ async fn post(site: &Site, path: &str, length: usize, body: &[u8]) -> anyhow::Re
         to
     };
     let answering = async {
-        let mut answer = [0; 4096];
-        let mut length = 0;
-        while let Some(rest) = answer.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            match from.read(rest).await {
-                Ok(0) | Err(_) => break,
-                Ok(more) => length += more,
-            }
-        }
-        String::from_utf8_lossy(answer.get(..length).unwrap_or_default()).into_owned()
+        let mut answer = Vec::new();
+        // Nor is an answer always followed by a good end.
+        let _broken = from.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
     };
     let (_to, answer) = soon("an answer", async { tokio::join!(sending, answering) }).await?;
     Ok(answer)

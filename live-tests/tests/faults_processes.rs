@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use live_tests::binaries::{Process, Publisher, Site};
 use live_tests::eventually;
-use mesh_model::Seq;
+use mesh_model::{Generation, Seq};
 use serde_json::Value;
 
 const STEADY: &str = "[run]\ncommand = [\"sleep\", \"86400\"]\n";
@@ -27,16 +27,7 @@ async fn every_acknowledged_report_survives_kill_9_of_the_controller_while_repor
     site.start_agent("one")?;
     site.start_agent("two")?;
     let both: &[&str] = &["one", "two"];
-    // A module that fails for ever is never what it was declared to be, so nobody waits for that.
-    let mesh = site.mesh(&[("steady", STEADY, both), ("flaky", FLAKY, both)])?;
-    let mesh = mesh.display().to_string();
-    site.ctl(&["apply", "--no-wait", &mesh]).await?.ok()?;
-    let mut steady = None;
-    eventually(DEADLINE, "the modules run", async || {
-        steady = pids(&site, "steady").ok();
-        Ok(steady.is_some())
-    })
-    .await?;
+    let steady = run_both(&site, both).await?;
     let server = site.server()?;
     let mut publisher = site.publisher("bare").await?;
     let about = site.declared("bare").await?;
@@ -51,7 +42,7 @@ async fn every_acknowledged_report_survives_kill_9_of_the_controller_while_repor
         started?;
         published?;
         ensure!(site.server()? == server, "the server was not adopted");
-        let now = pids(&site, "steady").ok();
+        let now = pids(&site, "steady")?;
         ensure!(now == steady, "healthy processes: {steady:?}, now {now:?}");
         for node in both {
             let starts = starts(&site.processes(node, "flaky"));
@@ -64,21 +55,7 @@ async fn every_acknowledged_report_survives_kill_9_of_the_controller_while_repor
 
     let confirmed: BTreeSet<Seq> = publisher.confirmed().iter().copied().collect();
     ensure!(confirmed.len() == KILLS * 15, "{confirmed:?}");
-    let mut missing = confirmed.clone();
-    let found = eventually(
-        DEADLINE,
-        "every confirmed report is in the store",
-        async || {
-            let stored = site.reported("bare", about).await?;
-            missing = confirmed.difference(&stored).copied().collect();
-            Ok(missing.is_empty())
-        },
-    )
-    .await;
-    ensure!(
-        found.is_ok(),
-        "confirmed by the bus and not in the store: {missing:?}"
-    );
+    all_are_stored(&site, about, &confirmed).await?;
     ensure!(
         site.declared("bare").await? == about,
         "it was declared anew"
@@ -96,6 +73,40 @@ async fn every_acknowledged_report_survives_kill_9_of_the_controller_while_repor
 
 /// How often the controller is killed. The store keeps the newest 64 reports of a node, and each round makes 15.
 const KILLS: usize = 4;
+
+/// Declares a healthy and a failing module on each node, and gives the processes of the healthy one.
+async fn run_both(site: &Site, nodes: &[&str]) -> anyhow::Result<(u32, u32)> {
+    let mesh = site.mesh(&[("steady", STEADY, nodes), ("flaky", FLAKY, nodes)])?;
+    let mesh = mesh.display().to_string();
+    // A module that fails for ever is never what it was declared to be, so nobody waits for that.
+    site.ctl(&["apply", "--no-wait", &mesh]).await?.ok()?;
+    let mut steady = None;
+    eventually(DEADLINE, "the modules run", async || {
+        steady = pids(site, "steady").ok();
+        Ok(steady.is_some())
+    })
+    .await?;
+    steady.context("they run")
+}
+
+async fn all_are_stored(
+    site: &Site,
+    about: Generation,
+    confirmed: &BTreeSet<Seq>,
+) -> anyhow::Result<()> {
+    let mut missing = confirmed.clone();
+    let stored = eventually(DEADLINE, "every report is stored", async || {
+        let stored = site.reported("bare", about).await?;
+        missing = confirmed.difference(&stored).copied().collect();
+        Ok(missing.is_empty())
+    })
+    .await;
+    ensure!(
+        stored.is_ok(),
+        "confirmed by the bus and not in the store: {missing:?}"
+    );
+    Ok(())
+}
 
 async fn publish(publisher: &mut Publisher, reports: usize) -> anyhow::Result<()> {
     for _ in 0..reports {

@@ -148,6 +148,11 @@ async fn a_store_that_lost_what_it_promised_refuses_to_start() -> anyhow::Result
             ensure!(said.err.contains(part), "{part:?} is not said: {said:?}");
         }
         ensure!(!said.err.contains("panicked"), "{said:?}");
+        let left = site.everything();
+        ensure!(
+            left.is_empty(),
+            "it left running what it had started: {left:?}"
+        );
         reasons.extend(said.err.lines().last().map(str::to_owned));
     }
     ensure!(

@@ -1,17 +1,25 @@
 //! Processes as the kernel shows them, and the end of every one that belongs to a folder.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A process, with the environment it was started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
     command: Vec<u8>,
     environment: Vec<u8>,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = String::from_utf8_lossy(&self.command).replace('\0', " ");
+        write!(f, "{} ({})", self.pid, command.trim_end())
+    }
 }
 
 impl Process {
@@ -23,11 +31,6 @@ impl Process {
                 .and_then(|rest| rest.strip_prefix(b"="))
         })?;
         Some(String::from_utf8_lossy(value).into_owned())
-    }
-
-    /// Ends it at once; one that is gone is no error.
-    pub fn kill(&self) {
-        kill(self.pid);
     }
 
     /// One that ended and was not waited for has neither command nor environment, and is none.
@@ -66,13 +69,15 @@ pub(super) fn end(folder: &Path) {
         if found.is_empty() {
             return;
         }
-        found.iter().for_each(Process::kill);
+        for process in found {
+            kill(process.pid);
+        }
         std::thread::yield_now();
     }
 }
 
 /// Ends a process at once.
-pub(super) fn kill(pid: u32) {
+fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
         // It may have ended already; then there is nothing to end.

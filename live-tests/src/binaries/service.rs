@@ -132,4 +132,4 @@ pub(super) fn tail(log: &str) -> String {
     lines.get(from..).unwrap_or_default().join("\n")
 }
 
-const ENDED_WITHIN: Duration = Duration::from_secs(60);
+const ENDED_WITHIN: Duration = Duration::from_mins(1);

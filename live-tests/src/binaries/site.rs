@@ -1,6 +1,7 @@
 //! One mesh of real programs in a folder of its own: a controller with the server it brings, and agents.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -242,9 +243,8 @@ impl Site {
         }
         let mut mesh = "version = 1\n[mesh]\nname = \"home\"\n".to_owned();
         for (module, rest, nodes) in modules {
-            mesh.push_str(&format!(
-                "[[place]]\nmodule = \"{module}\"\nnodes = {nodes:?}\n"
-            ));
+            // Writing to a string cannot fail.
+            let _written = writeln!(mesh, "[[place]]\nmodule = \"{module}\"\nnodes = {nodes:?}");
             let text =
                 format!("version = 1\n[module]\nname = \"{module}\"\nrelease = \"1\"\n{rest}");
             self.write(&format!("mesh/modules/{module}.toml"), &text)?;
@@ -337,9 +337,14 @@ impl Site {
         Publisher::connect(&self.home(node), port, node, generation).await
     }
 
+    /// Every process of this site, whoever started it.
+    pub fn everything(&self) -> Vec<Process> {
+        remains::of(self.dir.path())
+    }
+
     /// Every process of a module on a node, whoever started it.
     pub fn processes(&self, node: &str, module: &str) -> Vec<Process> {
-        let mut found = remains::of(self.dir.path());
+        let mut found = self.everything();
         let is = |process: &Process, name: &str, value: &str| {
             process.variable(name).as_deref() == Some(value)
         };
@@ -385,4 +390,4 @@ const NO_CONTROLLER: &str = "no controller runs";
 const NO_AGENT: &str = "no such agent runs";
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// No longer than anything here may take on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);

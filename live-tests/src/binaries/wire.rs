@@ -96,8 +96,13 @@ pub(super) async fn tool(state_dir: &Path, port: u16) -> anyhow::Result<Tool> {
     Ok(Tool::new(client))
 }
 
-/// When a node was first told anything on this bus, by its server's clock: RFC 3339 in UTC, so that texts compare.
+/// When a node was first told anything on this bus, by its server's clock: RFC 3339 in UTC, so that texts compare. An
+/// error if it was told more than once: of what was replaced no time is left.
 pub async fn declared_at(tool: &Tool, node: &str) -> anyhow::Result<String> {
+    let verb = format!("CONSUMER.INFO.NODES.{node}");
+    let consumer = tool.api(&verb, &json!({})).await?;
+    let times = consumer.and_then(|it| it.pointer("/delivered/consumer_seq")?.as_u64());
+    ensure!(times == Some(1), "node {node} was told {times:?} times");
     let newest = json!({ "last_by_subj": format!("mesh.node.{node}.declare") });
     let found = tool.api("STREAM.MSG.GET.NODES", &newest).await?;
     let found = found.with_context(|| format!("node {node} was told nothing"))?;
