@@ -25,6 +25,3 @@ pub mod tls;
 mod entropy;
 
 pub use entropy::{EntropyError, unique};
-
-#[cfg(test)]
-mod on_a_server;

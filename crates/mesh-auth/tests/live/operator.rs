@@ -1,176 +1,17 @@
-//! The same credentials and certificates before a real NATS server, which has the last word on both.
-//!
-//! `MESH_TEST_NATS` is the path of a `nats-server` binary; without it these tests say that they did not run.
+//! A server of an operator grants exactly what the JWTs say that are signed here.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::PathBuf,
-    process::{Child, ChildStderr, Command, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
-use data_encoding::BASE64URL_NOPAD;
-use rustls::{
-    ClientConnection, StreamOwned,
-    pki_types::{ServerName, UnixTime},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-
-use crate::{
+use mesh_auth::{
     creds::{Credentials, VouchedKey},
     jwt::{
         AccountClaims, Export, Import, JetStream, OperatorClaims, Traffic, UserClaims, account_jwt,
         operator_jwt, user_jwt,
     },
     keys::{AccountKey, OperatorKey, UserKey, UserPublic},
-    tls::{Authority, ca_client_config, pinned_client_config},
 };
 
-/// The binary, or a word that there is none.
-fn nats_server() -> Option<PathBuf> {
-    let path = std::env::var_os("MESH_TEST_NATS").map(PathBuf::from);
-    if path.is_none() {
-        println!("did not run: MESH_TEST_NATS names no nats-server binary");
-    }
-    path
-}
-
-/// A server on a port of its own, ended with the value.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    /// The end its log is read from must stay for as long as it writes, and its folder.
-    log: BufReader<ChildStderr>,
-    _folder: TempDir,
-}
-
-impl Server {
-    fn start(binary: PathBuf, config: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("server.conf");
-        let store = folder.path().join("jetstream");
-        let config = format!(
-            "listen: \"127.0.0.1:-1\"\njetstream {{ store_dir: \"{}\" }}\n{config}\n",
-            store.display()
-        );
-        std::fs::write(&path, config).unwrap();
-        let mut child = Command::new(binary)
-            .arg("-c")
-            .arg(path)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Self {
-            child,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            log,
-            _folder: folder,
-        };
-        server.wait_until_ready();
-        server
-    }
-
-    fn wait_until_ready(&mut self) {
-        let mut said = String::new();
-        loop {
-            let start = said.len();
-            assert_ne!(
-                self.log.read_line(&mut said).unwrap(),
-                0,
-                "the server ended:\n{said}"
-            );
-            let line = said.get(start..).unwrap();
-            if let Some((_, address)) = line.split_once("Listening for client connections on ") {
-                self.address = address.trim().parse().unwrap();
-            }
-            if line.contains("Server is ready") {
-                return;
-            }
-        }
-    }
-
-    fn tcp(&self) -> TcpStream {
-        let tcp = TcpStream::connect(self.address).unwrap();
-        tcp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        tcp
-    }
-
-    /// A client, and what the server answered to its credentials: `PONG` or an error.
-    fn meet(&self, credentials: &Credentials) -> (Client<TcpStream>, String) {
-        let mut client = Client {
-            stream: BufReader::new(self.tcp()),
-        };
-        let mut info = String::new();
-        client.stream.read_line(&mut info).unwrap();
-        let answer = client.introduce(&info, credentials);
-        (client, answer)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// The NATS protocol, as far as these tests speak it.
-struct Client<S> {
-    stream: BufReader<S>,
-}
-
-impl<S: Read + Write> Client<S> {
-    /// The next line, but for the news of itself a server may send at any time.
-    fn line(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            self.stream.read_line(&mut line).unwrap();
-            if !line.starts_with("INFO ") {
-                return line.trim_end().to_owned();
-            }
-        }
-    }
-
-    fn send(&mut self, text: &str) {
-        self.stream.get_mut().write_all(text.as_bytes()).unwrap();
-        self.stream.get_mut().flush().unwrap();
-    }
-
-    /// What the server says before it answers a ping sent behind `text`, or before it hangs up.
-    fn ask(&mut self, text: &str) -> String {
-        self.send(&format!("{text}PING\r\n"));
-        let mut said = Vec::new();
-        loop {
-            match self.line() {
-                line if line == "PONG" => return said.join(" "),
-                line if line.is_empty() => return said.join(" "),
-                line => said.push(line),
-            }
-        }
-    }
-
-    fn introduce(&mut self, info: &str, credentials: &Credentials) -> String {
-        let info: Value = serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
-        let signature = credentials
-            .key()
-            .answer(info["nonce"].as_str().unwrap().as_bytes());
-        let mut connect = json!({
-            "verbose": false, "protocol": 1, "headers": true, "no_responders": true,
-            "sig": BASE64URL_NOPAD.encode(&signature),
-        });
-        match credentials {
-            Credentials::Nkey(key) => connect["nkey"] = json!(key.public()),
-            Credentials::Jwt(vouched) => connect["jwt"] = json!(vouched.jwt().as_str()),
-        }
-        self.ask(&format!("CONNECT {connect}\r\n"))
-    }
-}
+use crate::server::{Server, nats_server};
 
 /// An operator with the two accounts of a mesh, and the system's.
 struct Bus {
@@ -401,42 +242,4 @@ fn a_jwt_of_an_unknown_account_or_with_anothers_key_is_refused() {
         let (_, answer) = server.meet(&Bus::credentials(account, signer, &key, rights, ISSUED));
         assert!(answer.contains("Authorization Violation"), "{answer}");
     }
-}
-
-#[test]
-fn a_managed_server_knows_a_node_by_its_nkey_behind_the_pinned_ca() {
-    let Some(binary) = nats_server() else { return };
-    let authority = Authority::generate(UnixTime::now().as_secs()).unwrap();
-    let certificate = authority.issue(&[], UnixTime::now().as_secs()).unwrap();
-    let [key, stranger] = [UserKey::generate().unwrap(), UserKey::generate().unwrap()];
-    let config = format!(
-        "tls {{ cert_file: \"chain.pem\", key_file: \"key.pem\" }}\nauthorization {{ users: [ {{ nkey: {} }} ] }}",
-        key.public()
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::write(path("chain.pem"), &certificate.chain_pem).unwrap();
-    std::fs::write(path("key.pem"), certificate.key_pem.expose()).unwrap();
-    let config = config
-        .replace("chain.pem", &path("chain.pem"))
-        .replace("key.pem", &path("key.pem"));
-    let server = Server::start(binary, &config);
-
-    let (pinned, ca) = pinned_client_config(authority.fingerprint()).unwrap();
-    let meet = |config: &Arc<rustls::ClientConfig>, key: &UserKey| {
-        let mut plain = BufReader::with_capacity(1, server.tcp());
-        let mut info = String::new();
-        plain.read_line(&mut info).unwrap();
-        let name = ServerName::try_from("127.0.0.1").unwrap();
-        let tls = ClientConnection::new(Arc::clone(config), name).unwrap();
-        let mut client = Client {
-            stream: BufReader::new(StreamOwned::new(tls, plain.into_inner())),
-        };
-        client.introduce(&info, &Credentials::Nkey(key.clone()))
-    };
-    let pinned = Arc::new(pinned);
-    assert_eq!(meet(&pinned, &key), "");
-    assert!(meet(&pinned, &stranger).contains("Authorization Violation"));
-    let known = Arc::new(ca_client_config(&ca.certificate_pem().unwrap()).unwrap());
-    assert_eq!(meet(&known, &key), "");
 }
