@@ -6,7 +6,7 @@
 
 use std::{fmt, str::FromStr};
 
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use data_encoding::BASE64URL_NOPAD;
 use mesh_model::{InvalidName, MeshName, NodeName, TokenId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -52,11 +52,6 @@ impl Token {
         text.reserve_exact(BASE64URL_NOPAD.encode_len(body.len()));
         BASE64URL_NOPAD.encode_append(&body, &mut text);
         SecretText::new(text)
-    }
-
-    /// What the store keeps instead of the token.
-    pub fn hash(&self) -> TokenHash {
-        TokenHash(Sha256::digest(&*self.payload()).into())
     }
 
     /// Whether the token is of no more use at `now` (unix seconds).
@@ -145,41 +140,6 @@ impl fmt::Debug for Token {
             .field("id", &self.id)
             .field("mesh", &self.mesh)
             .finish_non_exhaustive()
-    }
-}
-
-/// The SHA-256 of all a token says, its secret included. It cannot be turned back into one.
-#[derive(Clone, Copy)]
-pub struct TokenHash([u8; 32]);
-
-impl TokenHash {
-    /// Takes the bytes a store kept.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes for a store to keep.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl PartialEq for TokenHash {
-    /// Takes equally long wherever the first difference is.
-    fn eq(&self, other: &Self) -> bool {
-        self.0
-            .iter()
-            .zip(&other.0)
-            .fold(0, |differences, (a, b)| differences | (a ^ b))
-            == 0
-    }
-}
-
-impl Eq for TokenHash {}
-
-impl fmt::Debug for TokenHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenHash({})", HEXLOWER.encode(&self.0))
     }
 }
 
