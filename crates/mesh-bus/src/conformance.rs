@@ -6,6 +6,7 @@
 mod bench;
 mod declarations;
 mod enrolment;
+mod epochs;
 mod journal;
 mod modules;
 mod patience;
@@ -24,6 +25,7 @@ use crate::seam::{BusError, ControllerBus, JoinerBus, ModuleBus, NodeBus};
 
 pub use declarations::*;
 pub use enrolment::*;
+pub use epochs::*;
 pub use modules::*;
 pub use reports::*;
 pub use stand_ins::{MemoryDisk, MemoryLedger, MemoryWorkloads, StoreMood, signer, verifier};

@@ -93,12 +93,6 @@ struct ConsumerPage {
 }
 
 #[derive(Deserialize)]
-struct Created {
-    #[serde(default)]
-    did_create: bool,
-}
-
-#[derive(Deserialize)]
 struct Anything {}
 
 #[derive(Deserialize)]
@@ -178,15 +172,15 @@ impl Api {
         }
     }
 
-    /// Makes a stream; whether it was not there before.
+    /// Makes a stream.
     pub(crate) async fn create_stream(
         &self,
         stream: &StreamName,
         config: Fields,
-    ) -> Result<bool, BusError> {
+    ) -> Result<(), BusError> {
         let verb = format!("STREAM.CREATE.{stream}");
-        let created: Created = self.write(&verb, &Value::Object(config)).await?;
-        Ok(created.did_create)
+        let _: Anything = self.write(&verb, &Value::Object(config)).await?;
+        Ok(())
     }
 
     /// Changes a stream.

@@ -43,12 +43,13 @@ pub(crate) struct Asserting<'a> {
 type Consumers = BTreeMap<StreamName, Vec<FoundConsumer>>;
 
 impl Asserting<'_> {
-    /// Does it. `nodes_made` runs when the stream of declarations was made anew, before anything is published in it.
+    /// Does it. `keep_epoch` runs once the streams are as far as they can be brought, whether or not that is all the way:
+    /// a stream of declarations made anew takes none before the epoch begins once more.
     pub(crate) async fn run<F>(
         mut self,
         memory: &mut Memory,
         first_sequence: Option<u64>,
-        nodes_made: impl FnOnce() -> F,
+        keep_epoch: impl FnOnce() -> F,
     ) -> Result<Asserted, BusError>
     where
         F: Future<Output = Result<(), BusError>>,
@@ -59,9 +60,12 @@ impl Asserting<'_> {
             .into_iter()
             .filter_map(|stream| Some((stream.name()?.to_owned(), stream)))
             .collect();
-        if self.bring_streams(&found, first_sequence).await? {
-            nodes_made().await?;
+        let brought = self.bring_streams(&found, first_sequence).await;
+        if let Err(error) = keep_epoch().await {
+            let refused = self.refused.filter(|_| !error.is_final());
+            return Err(refused.unwrap_or(error));
         }
+        brought?;
         let consumers = self.list_consumers(&found).await?;
         self.bring_consumers(&consumers).await?;
         if let Some(users) = self
@@ -77,13 +81,11 @@ impl Asserting<'_> {
         self.refused.map_or(Ok(self.done), Err)
     }
 
-    /// Whether the stream of declarations was made.
     async fn bring_streams(
         &mut self,
         found: &BTreeMap<String, FoundStream>,
         first_sequence: Option<u64>,
-    ) -> Result<bool, BusError> {
-        let mut nodes_made = false;
+    ) -> Result<(), BusError> {
         for (name, spec) in &self.plan.streams {
             let declared = stream_fields(spec, self.replicas);
             let Some(found) = found.get(name.as_str()) else {
@@ -94,13 +96,12 @@ impl Asserting<'_> {
                     config.insert("first_seq".to_owned(), first.into());
                 }
                 let outcome = self.api.create_stream(name, config).await;
-                nodes_made |= outcome.clone().unwrap_or(false) && is_nodes;
-                self.note(format!("stream {name}: made"), outcome.map(drop))?;
+                self.note(format!("stream {name}: made"), outcome)?;
                 continue;
             };
             self.bring_stream(spec, &declared, found).await?;
         }
-        Ok(nodes_made)
+        Ok(())
     }
 
     async fn bring_stream(

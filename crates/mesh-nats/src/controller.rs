@@ -1,7 +1,7 @@
 //! The controller's side of the bus.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Subscriber};
@@ -18,6 +18,7 @@ use crate::api::{Api, ApiCalls};
 use crate::asserting::{Asserting, Memory};
 use crate::authority::Authority;
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
+use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
 use crate::publish::store;
 use crate::pull::{Puller, Receipt};
@@ -56,10 +57,6 @@ pub struct NatsController {
     heartbeats: Mutex<Subscriber>,
     _watch: JoinSet<()>,
 }
-
-/// The sequence of this controller's epoch, none before it has taken over.
-#[derive(Debug, Default)]
-struct Epoch(AtomicU64);
 
 #[derive(Debug)]
 struct Taking {
@@ -116,6 +113,7 @@ impl NatsController {
                 control: puller(Queue::Control, subject::control_stream())?,
                 events: puller(Queue::Events, subject::events_stream())?,
             }),
+            epoch: Epoch::new(connection.clone(), Arc::clone(&api)),
             connection,
             account: setup.account,
             authority: setup.authority,
@@ -123,7 +121,6 @@ impl NatsController {
             api,
             memory,
             disturbed,
-            epoch: Epoch::default(),
             follows_events: AtomicBool::new(false),
             heartbeats: Mutex::new(heartbeats),
             _watch: watching,
@@ -135,21 +132,6 @@ impl NatsController {
         self.api.calls()
     }
 
-    async fn publish_epoch(&self) -> Result<(), BusError> {
-        let body = self.connection.server_id().unwrap_or_default();
-        let subject = subject::epoch();
-        let sequence = store(
-            &self.connection,
-            subject.as_str(),
-            HeaderMap::new(),
-            body.into_bytes(),
-        )
-        .await?;
-        self.epoch.0.store(sequence, Ordering::Release);
-        tracing::info!(sequence, "this controller's epoch began");
-        Ok(())
-    }
-
     /// What was last said on a subject of the stream of declarations.
     async fn last(&self, on: &Subject) -> Result<Option<Vec<u8>>, BusError> {
         let stream = subject::nodes_stream();
@@ -157,18 +139,32 @@ impl NatsController {
         Ok(last.map(|(_, body)| body))
     }
 
-    fn epoch(&self) -> Option<u64> {
-        Some(self.epoch.0.load(Ordering::Acquire)).filter(|sequence| *sequence > 0)
+    /// Stores in the stream of declarations, unless another controller has taken over.
+    async fn store_while_last(&self, subject: &Subject, body: Vec<u8>) -> Result<(), BusError> {
+        let Some(epoch) = self.epoch.sequence() else {
+            return Err(BusError::Refused {
+                what: subject.to_string(),
+                why: "this controller has not taken over".to_owned(),
+            });
+        };
+        let stored = store(&self.connection, subject.as_str(), while_last(epoch), body);
+        match stored.await {
+            Err(BusError::Fenced(_)) => Err(self.not_last().await),
+            other => other.map(drop),
+        }
     }
 
-    /// What a refused fence means: a stream made anew holds no epoch, and that is nobody's taking over.
-    async fn fenced(&self, epoch: u64) -> BusError {
-        let stream = subject::nodes_stream();
-        match self.api.last(&stream, subject::epoch().as_str()).await {
-            Ok(Some((last, _))) if last != epoch => {
-                BusError::Fenced(format!("sequence {last}, this one's was {epoch}"))
+    /// What it means that this epoch was not the last: a stream made anew holds none at first, and one of this
+    /// controller's own may have begun since. An assertion under way is about to see to that.
+    async fn not_last(&self) -> BusError {
+        let _asserting = self.memory.lock().await;
+        match self.epoch.look().await {
+            Ok(standing) => {
+                if standing == Standing::Lost {
+                    self.disturbed.notify_one();
+                }
+                BusError::Away("the stream of declarations was made anew".to_owned())
             }
-            Ok(_) => BusError::Away("the stream of declarations was made anew".to_owned()),
             Err(error) => error,
         }
     }
@@ -233,7 +229,7 @@ impl ControllerBus for NatsController {
 
     async fn take_over(&self) -> Result<(), BusError> {
         self.connection.check_version()?;
-        self.publish_epoch().await
+        self.epoch.begin().await
     }
 
     async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
@@ -248,16 +244,9 @@ impl ControllerBus for NatsController {
             done: Asserted::default(),
             refused: None,
         };
-        let epoch = self.epoch();
-        let next = epoch.map(|epoch| epoch.saturating_add(1));
-        let asserted = asserting
-            .run(&mut memory, next, || async {
-                match epoch {
-                    Some(_) => self.publish_epoch().await,
-                    None => Ok(()),
-                }
-            })
-            .await?;
+        let next = self.epoch.sequence().map(|epoch| epoch.saturating_add(1));
+        let keep_epoch = || async { self.epoch.keep().await.map(drop) };
+        let asserted = asserting.run(&mut memory, next, keep_epoch).await?;
         let events = consumer(subject::events_stream())?;
         let follows = plan.consumers.contains_key(&events);
         self.follows_events.store(follows, Ordering::Relaxed);
@@ -302,23 +291,7 @@ impl ControllerBus for NatsController {
     }
 
     async fn declare(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
-        let subject = subject::declare(node);
-        let Some(epoch) = self.epoch() else {
-            return Err(BusError::Refused {
-                what: subject.to_string(),
-                why: "this controller has not taken over".to_owned(),
-            });
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert("Nats-Expected-Last-Subject-Sequence", epoch.to_string());
-        headers.insert(
-            "Nats-Expected-Last-Subject-Sequence-Subject",
-            subject::epoch().as_str(),
-        );
-        match store(&self.connection, subject.as_str(), headers, body).await {
-            Err(BusError::Fenced(_)) => Err(self.fenced(epoch).await),
-            other => other.map(drop),
-        }
+        self.store_while_last(&subject::declare(node), body).await
     }
 
     async fn answer(&self, to: &Subject, body: Vec<u8>) -> Result<(), BusError> {

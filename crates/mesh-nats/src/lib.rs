@@ -8,6 +8,7 @@ mod connect;
 mod controller;
 mod definition;
 mod denial;
+mod epoch;
 mod findings;
 mod joiner;
 mod managed;

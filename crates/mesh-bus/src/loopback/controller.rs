@@ -1,7 +1,7 @@
 //! The controller's side of the loopback.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mesh_control::{MessageKey, Queue, Settlement};
@@ -19,8 +19,9 @@ use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Finding, Link};
 #[derive(Debug)]
 pub struct LoopbackController {
     shared: Arc<Shared>,
-    /// The sequence of this controller's epoch, none before it has taken over.
-    epoch: AtomicU64,
+    /// What this controller's epoch says, and no other's does.
+    epoch: Vec<u8>,
+    took_over: AtomicBool,
     disturbed: Mutex<watch::Receiver<u64>>,
     said: Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
 }
@@ -28,7 +29,8 @@ pub struct LoopbackController {
 impl LoopbackController {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
-            epoch: AtomicU64::new(0),
+            epoch: shared.next_name().to_be_bytes().to_vec(),
+            took_over: AtomicBool::new(false),
             disturbed: Mutex::new(shared.disturbed.subscribe()),
             said: Mutex::new(shared.said.subscribe()),
             shared,
@@ -45,9 +47,15 @@ impl LoopbackController {
         self.shared.publish(&Principal::Controller, message)
     }
 
-    fn begin_epoch(&self) -> Result<(), BusError> {
-        let sequence = self.store(subject::epoch(), Vec::new(), None)?;
-        self.epoch.store(sequence, Ordering::Release);
+    fn begin_epoch(&self, state: &mut State) -> Result<(), BusError> {
+        let message = Stored {
+            subject: subject::epoch(),
+            body: self.epoch.clone(),
+            id: None,
+            why: None,
+        };
+        state.publish(&Principal::Controller, message)?;
+        self.took_over.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -61,8 +69,7 @@ impl LoopbackController {
 
     /// Whether this controller's epoch is the last that began.
     fn require_epoch(&self, state: &State) -> Result<(), BusError> {
-        let epoch = self.epoch.load(Ordering::Acquire);
-        if epoch == 0 {
+        if !self.took_over.load(Ordering::Acquire) {
             return Err(BusError::Refused {
                 what: "to declare".to_owned(),
                 why: "this controller has not taken over".to_owned(),
@@ -70,11 +77,20 @@ impl LoopbackController {
         }
         let stream = state.streams.get(&subject::nodes_stream());
         match stream.and_then(|stream| stream.newest(&subject::epoch())) {
-            Some((last, _)) if last == epoch => Ok(()),
-            Some((last, _)) => Err(BusError::Fenced(format!("{last}, this one's was {epoch}"))),
+            Some((_, last)) if last.body == self.epoch => Ok(()),
+            Some((last, _)) => Err(BusError::Fenced(format!("sequence {last}"))),
             None => Err(BusError::Away(
                 "the stream of declarations was made anew".to_owned(),
             )),
+        }
+    }
+
+    /// Begins this controller's epoch once more, where a stream made anew holds none.
+    fn keep_epoch(&self, state: &mut State) -> Result<(), BusError> {
+        match self.require_epoch(state) {
+            Err(BusError::Away(_)) => self.begin_epoch(state),
+            Err(BusError::Refused { .. }) => Ok(()),
+            held => held,
         }
     }
 }
@@ -91,19 +107,15 @@ impl ControllerBus for LoopbackController {
     }
 
     async fn take_over(&self) -> Result<(), BusError> {
-        self.begin_epoch()
+        self.shared.change(|state| self.begin_epoch(state))
     }
 
     async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
-        let nodes = subject::nodes_stream();
-        let (asserted, anew) = self.shared.change(|state| {
-            let anew = !state.streams.contains_key(&nodes);
-            state.assert(plan).map(|asserted| (asserted, anew))
-        })?;
-        if anew && self.epoch.load(Ordering::Acquire) != 0 {
-            self.begin_epoch()?;
-        }
-        Ok(asserted)
+        self.shared.change(|state| {
+            let asserted = state.assert(plan)?;
+            self.keep_epoch(state)?;
+            Ok(asserted)
+        })
     }
 
     async fn disturbed(&self) {

@@ -1,6 +1,7 @@
 //! What all who are on one loopback share: streams, who is who, who may do what, and whether it can be reached.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mesh_derive::{Plan, ack_filters, controller_grant};
@@ -22,6 +23,7 @@ pub(super) struct Shared {
     pub(super) link: watch::Sender<Link>,
     /// What is said to whoever listens, and kept for nobody.
     pub(super) said: broadcast::Sender<(Subject, Vec<u8>)>,
+    names: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,13 @@ impl Shared {
             disturbed: watch::Sender::new(0),
             link: watch::Sender::new(Link::Up),
             said: broadcast::Sender::new(SAID_AHEAD),
+            names: AtomicU64::new(1),
         }
+    }
+
+    /// Another one each time.
+    pub(super) fn next_name(&self) -> u64 {
+        self.names.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -246,3 +246,59 @@ async fn a_server_that_dies_is_come_back_to_by_everybody() {
     node.report(b"after".to_vec()).await.unwrap();
     while take(&controller).await.body != b"after" {}
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_assertion_leaves_no_stream_of_declarations_without_an_epoch() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let (name, _) = mesh.add_node("n1");
+    let controller = mesh.controller().await;
+    let tool = mesh
+        .bare(&mesh.controller, "mesh.inbox.controller.tool")
+        .await;
+    for stream in ["NODES", "PARKED"] {
+        tool.request(format!("$JS.API.STREAM.DELETE.{stream}"), "".into())
+            .await
+            .unwrap();
+    }
+    // More than any server has: the assertion ends there, after the stream of declarations.
+    let mut plan = mesh.plan();
+    for (stream, spec) in &mut plan.streams {
+        if stream.as_str() == "PARKED" {
+            spec.max_bytes = Some(1 << 61);
+        }
+    }
+    let failed = controller.assert(&plan).await.unwrap_err();
+    assert!(failed.is_passing(), "{failed}");
+    controller.declare(&name, b"one".to_vec()).await.unwrap();
+    controller.assert(&mesh.plan()).await.unwrap();
+    controller.declare(&name, b"two".to_vec()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epoch_whose_answer_was_lost_is_known_for_the_controllers_own() {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let (name, _) = mesh.add_node("n1");
+    let controller = mesh.controller().await;
+    let tool = mesh
+        .bare(&mesh.controller, "mesh.inbox.controller.tool")
+        .await;
+    let epoch = async_nats::jetstream::new(tool.clone())
+        .get_stream("NODES")
+        .await
+        .unwrap()
+        .get_last_raw_message_by_subject(subject::epoch().as_str())
+        .await
+        .unwrap();
+    // Stored once more, as far as the controller knows by nobody.
+    let subject = subject::epoch();
+    tool.request(subject.as_str().to_owned(), epoch.payload)
+        .await
+        .unwrap();
+    let refused = controller.declare(&name, b"one".to_vec()).await;
+    assert!(refused.unwrap_err().is_passing());
+    controller.declare(&name, b"one".to_vec()).await.unwrap();
+}

@@ -1,0 +1,80 @@
+//! Claims about who is the controller: one at a time, and the one that took over last.
+
+use futures_util::future::join_all;
+use mesh_derive::{Bounds, Plan, derive, subject};
+use mesh_model::{Labels, NodeName, NodeRecord, Principal, Records, Timestamp};
+
+use super::patience::{ensure, name};
+use super::{Broken, World};
+use crate::seam::{BusError, ControllerBus};
+
+/// What a mesh of one node is to find on the bus.
+fn one_node<W: World>(world: &W, bus: &W::Controller) -> Result<(NodeName, Plan), Broken> {
+    let node: NodeName = name("a")?;
+    let mut records = Records::new(name("proof")?, bus.facts());
+    let record = NodeRecord {
+        key: world.user(&Principal::Node(node.clone())),
+        box_key: world.box_key(&node),
+        labels: Labels::new(),
+        token: name("spent")?,
+        enrolled: Timestamp::default(),
+    };
+    records.nodes.insert(node.clone(), record);
+    Ok((node, derive(&records, &Bounds::default())))
+}
+
+/// A stream of declarations that somebody else made anew holds no epoch: the controller's begins once more, and it goes
+/// on declaring.
+pub async fn a_stream_of_declarations_made_anew_by_somebody_else_is_declared_into(
+    world: &impl World,
+) -> Result<(), Broken> {
+    let controller = world.controller().await?;
+    let (node, plan) = one_node(world, &controller)?;
+    controller.assert(&plan).await?;
+    controller.take_over().await?;
+    controller.declare(&node, b"one".to_vec()).await?;
+    if !world.delete_stream(&subject::nodes_stream()).await? {
+        return Ok(());
+    }
+    // One that never takes over, and so begins no epoch.
+    world.controller().await?.assert(&plan).await?;
+    controller.assert(&plan).await?;
+    controller.declare(&node, b"two".to_vec()).await?;
+    ensure(
+        controller.declared(&node).await?.as_deref() == Some(b"two"),
+        "what was declared is not there",
+    )
+}
+
+/// What is declared while the stream of declarations is made anew is put off, and is no sign of another controller.
+pub async fn what_is_declared_while_its_stream_is_made_anew_is_put_off(
+    world: &impl World,
+) -> Result<(), Broken> {
+    let controller = world.controller().await?;
+    let (node, plan) = one_node(world, &controller)?;
+    controller.assert(&plan).await?;
+    controller.take_over().await?;
+    for _ in 0..3 {
+        if !world.delete_stream(&subject::nodes_stream()).await? {
+            return Ok(());
+        }
+        let declaring = join_all((0..64).map(async |_| {
+            let mut declared = controller.declare(&node, b"one".to_vec()).await;
+            while matches!(declared, Err(BusError::Away(_))) {
+                tokio::task::yield_now().await;
+                declared = controller.declare(&node, b"one".to_vec()).await;
+            }
+            declared
+        }));
+        let asserting = async {
+            tokio::task::yield_now().await;
+            controller.assert(&plan).await
+        };
+        let (declared, asserted) = futures_util::future::join(declaring, asserting).await;
+        asserted?;
+        for declared in declared {
+            declared?;
+        }
+    }
+    Ok(())
+}
