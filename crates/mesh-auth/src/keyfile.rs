@@ -3,11 +3,15 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use data_encoding::HEXLOWER;
+use rustix::{
+    fs::OFlags,
+    process::{Uid, geteuid},
+};
 
 use crate::{
     entropy::{EntropyError, random},
@@ -29,7 +33,20 @@ pub enum KeyFileError {
         /// Its permission bits.
         mode: u32,
     },
-    /// A directory, a device, a socket.
+    /// Its owner can read and replace it, whatever its mode says.
+    #[error(
+        "{path} belongs to user {owner}, who can read and replace it; if it is to be trusted, run `chown {reader} {path}`",
+        path = path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who was to read it.
+        reader: u32,
+    },
+    /// A directory, a device, a socket, a pipe.
     #[error("{} is no regular file, so it is not read as a key", path.display())]
     NotAFile {
         /// What was found there.
@@ -68,14 +85,32 @@ pub enum KeyFileError {
     },
 }
 
-/// Reads a secret, unless the file's mode lets the group or the world have any part of it.
+/// Reads a secret, unless the file is anybody's but this user's or root's, or its mode lets the group or the world have
+/// any part of it.
 pub fn read_secret(path: &Path) -> Result<SecretText, KeyFileError> {
-    let file = File::open(path).map_err(io_error(path, "opened"))?;
+    read_as(geteuid(), path)
+}
+
+fn read_as(reader: Uid, path: &Path) -> Result<SecretText, KeyFileError> {
+    let file = OpenOptions::new()
+        .read(true)
+        // Or opening a pipe would wait for someone to write to it.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(io_error(path, "opened"))?;
     // Of the file that is open, not of whatever the path names a moment later.
     let metadata = file.metadata().map_err(io_error(path, "examined"))?;
     if !metadata.is_file() {
         return Err(KeyFileError::NotAFile {
             path: path.to_owned(),
+        });
+    }
+    let owner = Uid::from_raw(metadata.uid());
+    if owner != reader && !owner.is_root() {
+        return Err(KeyFileError::Foreign {
+            path: path.to_owned(),
+            owner: owner.as_raw(),
+            reader: reader.as_raw(),
         });
     }
     let mode = metadata.permissions().mode() & 0o7777;
@@ -208,6 +243,43 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             read_secret(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_secret_of_another_user_is_refused_whatever_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.creds");
+        write_secret(&path, &SecretText::new("hunter2".to_owned())).unwrap();
+        let own = geteuid();
+        assert!(read_as(own, &path).is_ok());
+        let another = Uid::from_raw(own.as_raw() + 1);
+        if own.is_root() {
+            // Root's own is everybody's to trust.
+            assert!(read_as(another, &path).is_ok());
+            std::os::unix::fs::chown(&path, Some(own.as_raw() + 2), None).unwrap();
+            assert!(read_secret(&path).is_err());
+        }
+        let text = read_as(another, &path).unwrap_err().to_string();
+        assert!(
+            text.contains("belongs to user") && text.contains(&format!("`chown {another} ")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_pipe_is_no_key_file_and_nobody_waits_for_what_it_may_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.creds");
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::Mode::from_raw_mode(0o600),
+        )
+        .unwrap();
+        assert!(matches!(
+            read_secret(&path),
+            Err(KeyFileError::NotAFile { .. })
+        ));
     }
 
     #[test]
