@@ -145,7 +145,7 @@ impl<B: ModuleBus> Module<B> {
     /// Publishes, again and again while the bus is away: under one id, so that it is kept once.
     async fn publish(&self, to: Address<'_>, id: &str, body: Vec<u8>) -> Result<(), BusError> {
         let give_up = Instant::now() + PATIENCE;
-        let mut pauses = Pauses::new(0);
+        let mut pauses = Pauses::new(host::chance());
         loop {
             let published = match to {
                 Address::Event(event) => self.bus.emit(event, id, body.clone()).await,

@@ -308,6 +308,19 @@ async fn what_cannot_be_settled_says_so_and_comes_again() {
     sale.done().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_published_is_not_tried_again_in_step_with_others() {
+    let mesh = Mesh::new().await;
+    mesh.bus.set_up(false);
+    let mut tried_for = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        let began = Instant::now();
+        mesh.shop.emit("sold", "a lamp").await.unwrap_err();
+        tried_for.insert(began.elapsed());
+    }
+    assert!(tried_for.len() > 1, "{tried_for:?}");
+}
+
 #[test]
 fn pauses_grow_to_a_ceiling_and_differ_between_hosts() {
     let of = |seed| {
