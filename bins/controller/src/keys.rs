@@ -9,6 +9,8 @@ use mesh_auth::secret::SecretText;
 use mesh_auth::tls::Authority;
 use mesh_model::PublicKey;
 
+use crate::state::Begun;
+
 /// Everything that makes this controller the one nodes believe.
 #[derive(Debug)]
 pub(crate) struct Keys {
@@ -21,24 +23,27 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Reads the keys of a state directory, or makes them.
-    pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
+    /// Reads the keys of a state directory; makes them where none were begun.
+    pub(crate) fn open(dir: &Path, begun: Begun) -> anyhow::Result<Self> {
         private_dir(dir)?;
         let file = |name: &str| dir.join(format!("{name}.seed"));
         Ok(Self {
             signing: key(
+                begun,
                 &file("signing"),
                 SigningKey::generate,
                 SigningKey::from_seed,
                 SigningKey::seed,
             )?,
             controller: key(
+                begun,
                 &file("controller"),
                 UserKey::generate,
                 UserKey::from_seed,
                 UserKey::seed,
             )?,
             system: key(
+                begun,
                 &file("system"),
                 UserKey::generate,
                 UserKey::from_seed,
@@ -53,12 +58,13 @@ fn key<
     G: std::error::Error + Send + Sync + 'static,
     R: std::error::Error + Send + Sync + 'static,
 >(
+    begun: Begun,
     path: &Path,
     generate: impl Fn() -> Result<K, G>,
     read: impl Fn(&str) -> Result<K, R>,
     seed: impl Fn(&K) -> SecretText,
 ) -> anyhow::Result<K> {
-    if path.exists() {
+    if is_there(path, begun)? {
         let text = keyfile::read_secret(path)?;
         let key = read(text.expose().trim());
         return key.with_context(|| {
@@ -71,6 +77,20 @@ fn key<
     let key = generate()?;
     keyfile::write_secret(path, &seed(&key))?;
     Ok(key)
+}
+
+/// Whether a key is there. One that was made and is gone is lost: a new one in its place would be nobody's to believe.
+fn is_there(path: &Path, begun: Begun) -> anyhow::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && begun == Begun::Now => Ok(false),
+        Err(error) => Err(error).with_context(|| {
+            format!(
+                "key {} was made and is not there; restore it from a backup: nodes believe no other",
+                path.display()
+            )
+        }),
+    }
 }
 
 /// The certificate authority of a managed bus, and the certificate its server shows.
@@ -89,11 +109,11 @@ const RENEW_BEFORE: u64 = 30 * 24 * 3600;
 
 impl Certificates {
     /// Reads the certificates of a state directory, makes what is missing and renews what is about to end.
-    pub(crate) fn open(dir: &Path, names: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn open(dir: &Path, names: &[String], begun: Begun) -> anyhow::Result<Self> {
         private_dir(dir)?;
         let now = mesh_host::now().as_secs();
         let (ca, ca_key) = (dir.join("ca.pem"), dir.join("ca.key"));
-        let authority = if ca_key.exists() {
+        let authority = if is_there(&ca_key, begun)? {
             let certificate = std::fs::read_to_string(&ca)
                 .with_context(|| format!("certificate {} cannot be read", ca.display()))?;
             let key = keyfile::read_secret(&ca_key)?;

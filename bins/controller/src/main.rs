@@ -1,5 +1,6 @@
 //! The mesh's controller.
 
+mod backup;
 mod cli;
 mod config;
 mod keys;
@@ -25,8 +26,8 @@ fn main() -> ExitCode {
     mesh_host::log_to_stderr(cli.log_format, cli.verbosity());
     let result = match cli.verb.clone().unwrap_or(Verb::Run) {
         Verb::Run => run::run(&cli),
-        Verb::Backup { to } => state::backup(&cli, &to),
-        Verb::Restore { from } => state::restore(&cli, &from),
+        Verb::Backup { to } => backup::backup(&cli, &to),
+        Verb::Restore { from } => backup::restore(&cli, &from),
         Verb::Config(verb) => config::show(&cli, verb),
     };
     match result {

@@ -14,7 +14,7 @@ use mesh_nats::{
 
 use crate::config::Managed;
 use crate::keys::{Certificates, Keys, public};
-use crate::state::Layout;
+use crate::state::{Begun, Layout};
 
 /// A bus that is there, and how hosts reach it.
 #[derive(Debug)]
@@ -50,9 +50,10 @@ pub(crate) async fn start(
     layout: &Layout,
     keys: &Keys,
     plan: &Plan,
+    begun: Begun,
 ) -> anyhow::Result<NatsBus> {
     let names = names(managed);
-    let certificates = Certificates::open(&layout.tls(), &names)?;
+    let certificates = Certificates::open(&layout.tls(), &names, begun)?;
     let accounts = nats_conf::accounts(plan, &public(&keys.controller)?, &public(&keys.system)?);
     let spec = ServerSpec {
         name: "mesh".to_owned(),
@@ -90,7 +91,16 @@ pub(crate) async fn start(
         name: "controller".to_owned(),
     };
     let users_file = layout.bus().join(nats_conf::EDGE_USERS_FILE);
-    let bus = connect(endpoint, keys, users_file, 1).await?;
+    let bus = match connect(endpoint, keys, users_file, 1).await {
+        Ok(bus) => bus,
+        Err(error) => {
+            // A start that fails leaves no server it started.
+            if !adopted {
+                let _stopped = server.stop(0).await;
+            }
+            return Err(error);
+        }
+    };
     let urls = names.iter().map(|name| url(name, port)).collect();
     Ok(NatsBus {
         bus,

@@ -1,24 +1,22 @@
 //! Where this program prints.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the one place of this program that prints"
-)]
 
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Data, for whoever reads standard output.
 pub(crate) fn data(text: &str) {
-    print!("{text}");
+    let mut stdout = std::io::stdout();
+    // Whoever read has read enough.
+    let _unread = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// What a person is told beside the data.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    let _unheard = writeln!(std::io::stderr(), "{text}");
 }
 
 /// What went wrong, with its causes, once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("controller: {error:#}");
+    let _unheard = writeln!(std::io::stderr(), "controller: {error:#}");
     ExitCode::FAILURE
 }

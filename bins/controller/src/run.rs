@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
+use futures_util::FutureExt;
 use mesh_bus::{
     ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
 };
@@ -22,7 +23,7 @@ use crate::managed::{self, NatsBus};
 use crate::mint::SystemMint;
 use crate::out;
 use crate::served;
-use crate::state::{Layout, OpenStore};
+use crate::state::{Begun, Layout, OpenStore};
 use crate::surface::Surface;
 
 /// Runs until told to stop.
@@ -50,9 +51,17 @@ pub(crate) struct Service<'a> {
 }
 
 async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()> {
-    let stop = mesh_host::stop_signal()?;
-    let keys = Keys::open(&layout.keys())?;
-    let store = OpenStore::open(&layout.store(), config.engine).await?;
+    let stop = mesh_host::stop_signal()?.shared();
+    let begun = layout.begun()?;
+    let dir = layout.store();
+    let opening = OpenStore::open(&dir, config.engine, begun);
+    let Some(store) = unless(&stop, opening).await? else {
+        return Ok(());
+    };
+    let keys = Keys::open(&layout.keys(), begun)?;
+    if begun == Begun::Now {
+        layout.begin()?;
+    }
     let service = Service {
         cli,
         config,
@@ -64,17 +73,33 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
         Bus::Loopback => loopback::run(&service, stop).await,
         Bus::Managed(managed) => {
             let plan = plan(config, &store);
-            let nats = managed::start(managed, layout, &keys, &plan).await?;
-            over_nats(&service, nats, stop).await
+            let starting = managed::start(managed, layout, &keys, &plan, begun);
+            match unless(&stop, starting).await? {
+                Some(nats) => over_nats(&service, nats, stop).await,
+                None => Ok(()),
+            }
         }
         Bus::Server(server) => {
             let plan = plan(config, &store);
-            let nats = served::open(server, layout, &keys, &plan).await?;
-            over_nats(&service, nats, stop).await
+            match unless(&stop, served::open(server, layout, &keys, &plan)).await? {
+                Some(nats) => over_nats(&service, nats, stop).await,
+                None => Ok(()),
+            }
         }
     };
     store.ledger.close().await;
     result
+}
+
+/// What comes of the work, unless it is told to stop first.
+async fn unless<T>(
+    stop: &(impl Future<Output = ()> + Clone),
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<Option<T>> {
+    tokio::select! {
+        done = work => done.map(Some),
+        () = stop.clone() => Ok(None),
+    }
 }
 
 /// What the bus is to hold to begin with: what follows from the records as they were left.
@@ -156,6 +181,10 @@ pub(crate) async fn prepare<B: ControllerBus>(
     let facts = bus.facts();
     let kept = Kept::assemble(store.facts.clone(), facts.clone());
     let mut settings = Settings::new(config.mesh.clone(), facts);
+    let own = [&service.keys.controller, &service.keys.system];
+    for key in own {
+        settings.own_keys.insert(crate::keys::public(key)?);
+    }
     settings.window = config.window;
     settings.seed = mesh_host::seed();
     let signing = service.keys.signing.clone();

@@ -1,8 +1,5 @@
-//! The state directory: the store, and the one file that a backup is.
+//! The state directory: where things are in it, whether it was begun, and the store.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +11,7 @@ use mesh_store::{
 };
 use mesh_wire::Mark;
 
-use crate::cli::Cli;
-use crate::config::Config;
-use crate::keys::private_dir;
 use crate::ledger::{StoreLedger, facts};
-use crate::out;
 
 /// Where things are in a state directory.
 #[derive(Debug, Clone)]
@@ -51,6 +44,37 @@ impl Layout {
     }
 }
 
+/// Whether a state directory was begun before: then what it should hold and does not is lost, and nothing takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It is new: keys and store are made.
+    Now,
+    /// Keys and store must be there.
+    Before,
+}
+
+impl Layout {
+    /// The file that says that keys and store were made.
+    fn begun_file(&self) -> PathBuf {
+        self.0.join("begun")
+    }
+
+    /// Whether keys and store were made here before.
+    pub(crate) fn begun(&self) -> anyhow::Result<Begun> {
+        let file = self.begun_file();
+        let there = file.try_exists();
+        let there = there.with_context(|| format!("{} cannot be looked at", file.display()))?;
+        Ok(if there { Begun::Before } else { Begun::Now })
+    }
+
+    /// Keys and store are made: from now on a missing one is lost, not new.
+    pub(crate) fn begin(&self) -> anyhow::Result<()> {
+        let text =
+            "Keys and store were made here. Without one of them the controller does not start.\n";
+        Ok(mesh_auth::keyfile::write_public(&self.begun_file(), text)?)
+    }
+}
+
 /// An open store with what it held.
 #[derive(Debug)]
 pub(crate) struct OpenStore {
@@ -66,8 +90,16 @@ pub(crate) struct OpenStore {
 const LOCKED_FOR: Duration = Duration::from_secs(30);
 
 impl OpenStore {
-    /// Opens the store, or creates it. One that is still held by a controller about to end is waited for.
-    pub(crate) async fn open(dir: &Path, engine: EngineKind) -> anyhow::Result<Self> {
+    /// Opens the store, or creates it where none was begun. One that is still held by a controller about to end is waited
+    /// for.
+    pub(crate) async fn open(dir: &Path, engine: EngineKind, begun: Begun) -> anyhow::Result<Self> {
+        if begun == Begun::Before && is_empty(dir) {
+            bail!(
+                "{} holds no store, although one was made there: mount it, or restore a backup into a new state directory \
+                 with `controller restore`; a new mesh begins in a new --state-dir",
+                dir.display()
+            );
+        }
         let gate = Arc::new(FaultGate::default());
         let identity = new_id()?;
         let attempt = || {
@@ -115,93 +147,11 @@ impl OpenStore {
     }
 }
 
-fn new_id() -> anyhow::Result<StoreId> {
+/// Whether there is nothing in a directory, or no directory.
+pub(crate) fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
+}
+
+pub(crate) fn new_id() -> anyhow::Result<StoreId> {
     Ok(StoreId::new(mesh_auth::unique()?))
-}
-
-/// Writes everything that is kept into one file.
-pub(crate) fn backup(cli: &Cli, to: &Path) -> anyhow::Result<()> {
-    let layout = Layout(cli.state_dir());
-    let engine = Config::load(cli)?.engine;
-    if !layout.store().is_dir() {
-        bail!(
-            "{} holds no store; is --state-dir right?",
-            layout.0.display()
-        );
-    }
-    let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(async {
-        let store = OpenStore::open(&layout.store(), engine).await?;
-        let dump = layout.0.join("backup.dump");
-        let summary = store.ledger.export(&dump).await?;
-        store.ledger.close().await;
-        let written = archive(&layout, &dump, to);
-        fs::remove_file(&dump).context("the dump beside the store cannot be removed")?;
-        written?;
-        out::data(&format!(
-            "{}: {} records, keys and certificates\n",
-            to.display(),
-            summary.records
-        ));
-        Ok(())
-    })
-}
-
-/// The parts of a backup besides the dump.
-const PARTS: [&str; 2] = ["keys", "tls"];
-const DUMP: &str = "store.dump";
-
-fn archive(layout: &Layout, dump: &Path, to: &Path) -> anyhow::Result<()> {
-    let what = || format!("backup {} cannot be written", to.display());
-    let partial = to.with_extension("partial");
-    let mut file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&partial)
-        .with_context(what)?;
-    let mut tar = tar::Builder::new(&mut file);
-    tar.append_path_with_name(dump, DUMP).with_context(what)?;
-    for part in PARTS {
-        let dir = layout.0.join(part);
-        if dir.is_dir() {
-            tar.append_dir_all(part, &dir).with_context(what)?;
-        }
-    }
-    tar.finish().with_context(what)?;
-    drop(tar);
-    file.flush().with_context(what)?;
-    file.sync_all().with_context(what)?;
-    fs::rename(&partial, to).with_context(what)
-}
-
-/// Makes a state directory from a backup.
-pub(crate) fn restore(cli: &Cli, from: &Path) -> anyhow::Result<()> {
-    let layout = Layout(cli.state_dir());
-    let empty = fs::read_dir(&layout.0).map_or(true, |mut entries| entries.next().is_none());
-    if !empty {
-        bail!(
-            "{} is not empty; a backup is restored into a new state directory, name one with --state-dir",
-            layout.0.display()
-        );
-    }
-    let engine = Config::load(cli)?.engine;
-    private_dir(&layout.0)?;
-    let file =
-        File::open(from).with_context(|| format!("backup {} cannot be read", from.display()))?;
-    let mut tar = tar::Archive::new(file);
-    tar.set_preserve_permissions(true);
-    tar.unpack(&layout.0)
-        .with_context(|| format!("{} is no backup of a controller", from.display()))?;
-    let dump = layout.0.join(DUMP);
-    // A new identity: what nodes were told after the backup is newer than what it holds, and must look so.
-    let summary = mesh_store::import(&dump, &layout.store(), engine, new_id()?)?;
-    fs::remove_file(&dump).context("the unpacked dump cannot be removed")?;
-    out::data(&format!(
-        "{}: {} records, keys and certificates\n",
-        layout.0.display(),
-        summary.records
-    ));
-    Ok(())
 }

@@ -76,7 +76,7 @@ impl<B: ControllerBus> Surface<B> {
                 "not true on the bus after {} s; it may become so yet: look at `meshctl status`",
                 PATIENCE.as_secs()
             );
-            return Err(ApiError::new(Code::Unavailable, message));
+            return Err(ApiError::new(Code::TimedOut, message));
         };
         let revision = made.map_err(gone)??;
         Ok(Applied { revision })

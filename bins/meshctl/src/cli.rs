@@ -26,7 +26,7 @@ pub(crate) struct Cli {
     /// How long to wait until something is true.
     #[arg(long, global = true, env = "MESH_TIMEOUT", default_value = "2m", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
-    /// Do not wait until it is true.
+    /// Do not wait until it is true on the nodes.
     #[arg(long, global = true)]
     pub(crate) no_wait: bool,
     /// What to do.
@@ -100,6 +100,22 @@ pub(crate) struct Apply {
     pub(crate) if_revision: Option<Revision>,
 }
 
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".to_owned()),
+    }
+}
+
+/// A time that is at least a second: what is shorter cannot be said to the controller.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < Duration::from_secs(1) {
+        return Err("at least 1s".to_owned());
+    }
+    Ok(time)
+}
+
 fn revision(text: &str) -> Result<Revision, std::num::ParseIntError> {
     text.parse().map(Revision)
 }
@@ -122,14 +138,15 @@ pub(crate) enum NodeVerb {
         /// The node.
         node: NodeName,
         /// Its labels.
-        labels: Vec<String>,
+        #[arg(value_name = "KEY=VALUE", value_parser = pair)]
+        labels: Vec<(String, String)>,
     },
     /// Make a token that replaces a node's key, for a machine that was set up anew.
     Rejoin {
         /// The node.
         node: NodeName,
         /// How long the token is good for.
-        #[arg(long, default_value = "1h", value_parser = humantime::parse_duration)]
+        #[arg(long, default_value = "1h", value_parser = seconds)]
         ttl: Duration,
     },
 }
@@ -183,14 +200,14 @@ pub(crate) enum TokenVerb {
 #[derive(Debug, Args)]
 pub(crate) struct TokenCreate {
     /// How long it is good for.
-    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "1h", value_parser = seconds)]
     pub(crate) ttl: Duration,
     /// The only node it is for.
     #[arg(long)]
     pub(crate) node: Option<NodeName>,
     /// Labels of the node it makes, as key=value; may be given several times.
-    #[arg(long = "label", value_name = "KEY=VALUE")]
-    pub(crate) labels: Vec<String>,
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    pub(crate) labels: Vec<(String, String)>,
 }
 
 impl Cli {
@@ -198,6 +215,6 @@ impl Cli {
     pub(crate) fn client(&self) -> mesh_api::Client {
         let default = || mesh_host::state_dir(Place::Controller);
         let dir = self.state_dir.clone().unwrap_or_else(default);
-        mesh_api::Client::new(dir.join("controller.sock"))
+        mesh_api::Client::new(dir.join("controller.sock"), self.timeout)
     }
 }

@@ -1,12 +1,11 @@
 //! Changing.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use mesh_api::{Apply as ApplyRequest, Assign, Label, PlanRequest, RefuseStore};
 use mesh_control::Preview;
 use mesh_model::{Declared, ModuleName, NodeName, Revision, SeatName};
@@ -132,9 +131,9 @@ pub(crate) async fn assign(
 pub(crate) async fn label(
     cli: &Cli,
     node: &NodeName,
-    labels: &[String],
+    labels: &[(String, String)],
 ) -> anyhow::Result<ExitCode> {
-    let labels = pairs(labels)?;
+    let labels = labels.iter().cloned().collect();
     let applied = cli.client().label(node, &Label { labels }).await?;
     done(cli, applied.revision)
 }
@@ -161,22 +160,6 @@ fn agreed(cli: &Cli, node: &NodeName) -> anyhow::Result<bool> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(matches!(line.trim(), "y" | "yes"))
-}
-
-/// `key=value` pairs.
-pub(crate) fn pairs(texts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
-    texts
-        .iter()
-        .map(|text| {
-            let (key, value) = text
-                .split_once('=')
-                .with_context(|| format!("label {text:?}: write key=value"))?;
-            if key.is_empty() {
-                bail!("label {text:?}: the key is empty");
-            }
-            Ok((key.to_owned(), value.to_owned()))
-        })
-        .collect()
 }
 
 /// A manifest to begin with.

@@ -21,7 +21,7 @@ pub(crate) struct TimedOut {
 pub(crate) fn failed(cli: &Cli, error: &anyhow::Error) -> ExitCode {
     out::note(&format!("meshctl: {error:#}"));
     if cli.output == Output::Json {
-        let code = api_error(error).map_or(Code::Failed, |error| error.code);
+        let code = kind(error);
         let message = format!("{error:#}");
         // Whoever reads JSON gets the error as JSON, too; if that cannot be written, the sentence above was.
         let _written = out::json("Error", ApiError { code, message });
@@ -32,26 +32,27 @@ pub(crate) fn failed(cli: &Cli, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-fn api_error(error: &anyhow::Error) -> Option<&ApiError> {
+/// What kind of error it is, in the surface's words.
+fn kind(error: &anyhow::Error) -> Code {
+    if error.is::<TimedOut>() {
+        return Code::TimedOut;
+    }
     match error.downcast_ref::<CallError>() {
-        Some(CallError::Refused(error)) => Some(error),
-        _ => None,
+        Some(CallError::Unreachable { .. } | CallError::Broken(_)) => Code::Unreachable,
+        Some(CallError::TimedOut(_)) => Code::TimedOut,
+        Some(CallError::Refused(error)) => error.code,
+        Some(CallError::NotUnderstood(_)) | None => Code::Failed,
     }
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    if error.is::<TimedOut>() {
-        return 6;
-    }
-    match error.downcast_ref::<CallError>() {
-        Some(CallError::Unreachable { .. } | CallError::Broken(_)) => 7,
-        Some(CallError::Refused(error)) => match error.code {
-            Code::NotFound => 3,
-            Code::Conflict => 4,
-            Code::Denied => 5,
-            Code::Invalid | Code::Unavailable | Code::Failed => 1,
-        },
-        Some(CallError::NotUnderstood(_)) | None => 1,
+    match kind(error) {
+        Code::Invalid | Code::Unavailable | Code::Failed => 1,
+        Code::NotFound => 3,
+        Code::Conflict => 4,
+        Code::Denied => 5,
+        Code::TimedOut => 6,
+        Code::Unreachable => 7,
     }
 }
 

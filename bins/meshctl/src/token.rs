@@ -1,5 +1,6 @@
 //! Tokens.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use mesh_api::{TokenCreated, TokenLine, TokenRequest};
 use mesh_model::{NodeName, TokenId};
 
 use crate::cli::{Cli, Output, TokenCreate};
-use crate::declare::{done, pairs};
+use crate::declare::done;
 use crate::out;
 use crate::table::{dash, table};
 
@@ -16,7 +17,7 @@ pub(crate) async fn create(cli: &Cli, create: &TokenCreate) -> anyhow::Result<Ex
     let request = TokenRequest {
         ttl_secs: create.ttl.as_secs(),
         node: create.node.clone(),
-        labels: pairs(&create.labels)?,
+        labels: create.labels.iter().cloned().collect(),
         rejoin: false,
     };
     show(
@@ -44,13 +45,9 @@ pub(crate) async fn rejoin(cli: &Cli, node: &NodeName, ttl: Duration) -> anyhow:
 fn show(cli: &Cli, token: &TokenCreated, node: Option<&NodeName>) -> anyhow::Result<ExitCode> {
     match cli.output {
         Output::Json => out::json("Token", token)?,
-        Output::Name => out::data(&format!("{}\n", token.id)),
-        Output::Table => {
+        Output::Name | Output::Table => {
             out::data(&format!("{}\n", token.token));
-            let enrol = mesh_host::how_to_run("enrol");
-            let (token, name) = (&token.token, node.map_or("NAME", NodeName::as_str));
-            out::note("on the host that is to join, with a folder of its own:");
-            out::note(&format!("  {enrol} {token} --dir ./{name}"));
+            hint(&token.token, node);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -87,4 +84,15 @@ pub(crate) async fn list(cli: &Cli) -> anyhow::Result<ExitCode> {
 pub(crate) async fn revoke(cli: &Cli, id: &TokenId) -> anyhow::Result<ExitCode> {
     let applied = cli.client().revoke_token(id).await?;
     done(cli, applied.revision)
+}
+
+/// Tells a person at a terminal, who sees the token anyway, what to type next. In a log there is no word of it.
+fn hint(token: &str, node: Option<&NodeName>) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let enrol = mesh_host::how_to_run("enrol");
+    let name = node.map_or("NAME", NodeName::as_str);
+    out::note("on the host that is to join, with a folder of its own:");
+    out::note(&format!("  MESH_TOKEN={token} {enrol} --dir ./{name}"));
 }

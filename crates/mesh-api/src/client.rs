@@ -1,6 +1,7 @@
 //! The typed client: what `meshctl` speaks with.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -23,6 +24,7 @@ use crate::form::{
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
+    patience: Duration,
 }
 
 /// Why a call has no answer, or not the one hoped for.
@@ -36,6 +38,9 @@ pub enum CallError {
         /// Why.
         error: std::io::Error,
     },
+    /// No answer came in time.
+    #[error("no answer from the controller within {} s; what was asked may be done yet: look at `meshctl status`", .0.as_secs_f32())]
+    TimedOut(Duration),
     /// The connection broke.
     #[error("the controller broke off: {0}; look at its log")]
     Broken(String),
@@ -48,10 +53,11 @@ pub enum CallError {
 }
 
 impl Client {
-    /// For the controller that serves this socket.
-    pub fn new(socket: impl AsRef<Path>) -> Self {
+    /// For the controller that serves this socket, waiting so long for each answer.
+    pub fn new(socket: impl AsRef<Path>, patience: Duration) -> Self {
         Self {
             socket: socket.as_ref().to_owned(),
+            patience,
         }
     }
 
@@ -142,7 +148,8 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .map_err(|error| CallError::NotUnderstood(error.to_string()))?;
-        let (success, bytes) = self.exchange(request).await?;
+        let answered = tokio::time::timeout(self.patience, self.exchange(request)).await;
+        let (success, bytes) = answered.map_err(|_| CallError::TimedOut(self.patience))??;
         let read = |error: serde_json::Error| CallError::NotUnderstood(error.to_string());
         if success {
             let envelope: Envelope<T> = serde_json::from_slice(&bytes).map_err(read)?;

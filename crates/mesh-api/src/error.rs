@@ -22,6 +22,10 @@ pub enum Code {
     Denied,
     /// It cannot now.
     Unavailable,
+    /// It did not become true in time; it may yet.
+    TimedOut,
+    /// Nobody answers.
+    Unreachable,
     /// Something broke.
     Failed,
 }
@@ -54,11 +58,12 @@ impl From<CommandError> for ApiError {
             | CommandError::UnknownNode(_)
             | CommandError::UnknownToken(_) => Code::NotFound,
             CommandError::Store(_) => Code::Unavailable,
-            CommandError::TokenExists(_) | CommandError::KeyInUse(_) => Code::Failed,
-            CommandError::Declared(_)
-            | CommandError::CannotHold { .. }
-            | CommandError::Mint(_)
-            | CommandError::Plan(_) => Code::Invalid,
+            CommandError::TokenExists(_) | CommandError::KeyInUse(_) | CommandError::Mint(_) => {
+                Code::Failed
+            }
+            CommandError::Declared(_) | CommandError::CannotHold { .. } | CommandError::Plan(_) => {
+                Code::Invalid
+            }
         };
         Self::new(code, error.to_string())
     }
@@ -71,7 +76,8 @@ impl IntoResponse for ApiError {
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Conflict => StatusCode::CONFLICT,
             Code::Denied => StatusCode::FORBIDDEN,
-            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Unavailable | Code::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
+            Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Code::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(Envelope::new("Error", self))).into_response()
