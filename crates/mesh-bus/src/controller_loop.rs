@@ -72,8 +72,8 @@ pub struct ControllerLoop<B: ControllerBus, L: Ledger, M: Mint> {
     commits: mpsc::UnboundedSender<(Ticket, Vec<Change>)>,
     ledger: Arc<L>,
     happenings: JoinSet<Happening<B::Receipt>>,
-    /// Ends with the loop.
-    _committer: JoinSet<()>,
+    /// What goes on beside the loop, and ends with it: commits, and marks of them.
+    beside: JoinSet<Result<(), BusError>>,
     committed: mpsc::UnboundedReceiver<(Ticket, Result<Mark, StoreRefusal>)>,
     marks: watch::Sender<Option<Mark>>,
     in_hand: BTreeMap<MessageKey, Held<B::Receipt>>,
@@ -132,13 +132,13 @@ where
         let (commits, committing) = mpsc::unbounded_channel();
         let (results, committed) = mpsc::unbounded_channel();
         let (marks, marked) = watch::channel(None);
-        let mut committer = JoinSet::new();
-        committer.spawn(commit_in_order(
-            Arc::clone(&parts.ledger),
-            committing,
-            results,
-        ));
-        committer.spawn(carry::leave_marks(Arc::clone(&parts.bus), marked));
+        let mut beside = JoinSet::new();
+        let ledger = Arc::clone(&parts.ledger);
+        beside.spawn(async move {
+            commit_in_order(ledger, committing, results).await;
+            Ok(())
+        });
+        beside.spawn(carry::leave_marks(Arc::clone(&parts.bus), marked));
         let this = Self {
             core,
             bus: parts.bus,
@@ -149,7 +149,7 @@ where
             commits,
             ledger: parts.ledger,
             happenings: JoinSet::new(),
-            _committer: committer,
+            beside,
             committed,
             marks,
             in_hand: BTreeMap::new(),
@@ -176,10 +176,11 @@ where
             self.take_more();
             tokio::select! {
                 () = &mut stop => return Ok(()),
-                committed = self.committed.recv() => match committed {
-                    Some((ticket, result)) => self.commit_ended(ticket, result)?,
-                    None => return Err(LoopError::Store(NO_COMMITTER.to_owned())),
-                },
+                Some((ticket, result)) = self.committed.recv() => self.commit_ended(ticket, result)?,
+                Some(ended) = self.beside.join_next() => {
+                    came_to_its_end(ended).unwrap_or(Ok(()))?;
+                    return Err(LoopError::Store(NO_COMMITTER.to_owned()));
+                }
                 Some(ended) = self.happenings.join_next() => {
                     if let Some(happening) = came_to_its_end(ended) {
                         self.happened(happening)?;

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::note::log;
-use super::{ControllerLoop, Happening, LoopError, NO_COMMITTER, TAKE_AGAIN};
+use super::{ControllerLoop, Happening, LoopError, TAKE_AGAIN};
 use crate::ledger::Ledger;
 use crate::seam::{BusError, ControllerBus};
 use crate::signing::Signer;
@@ -27,9 +27,8 @@ where
                 Effect::Stop(why) => return Err(LoopError::Store(why)),
                 Effect::Note(note) => log(&note),
                 Effect::Store { ticket, changes } => {
-                    if self.commits.send((ticket, changes)).is_err() {
-                        return Err(LoopError::Store(NO_COMMITTER.to_owned()));
-                    }
+                    // Where nobody takes it any more, the loop is about to hear why.
+                    let _gone = self.commits.send((ticket, changes));
                 }
                 Effect::Reply { id, result } => {
                     if let Some(answer) = self.replies.remove(&id) {
@@ -144,19 +143,21 @@ async fn declare<B: ControllerBus>(
 }
 
 /// Leaves the newest mark on the bus whenever there is a newer one. Only ever after the commit it tells of: a mark ahead
-/// of its store would mean that the store lost something.
+/// of its store would mean that the store lost something. Ends with an error when no mark can be left any more.
 pub(super) async fn leave_marks<B: ControllerBus>(
     bus: Arc<B>,
     mut marks: watch::Receiver<Option<Mark>>,
-) {
+) -> Result<(), BusError> {
     while marks.changed().await.is_ok() {
         let mark = *marks.borrow_and_update();
-        if let Some(mark) = mark
-            && let Err(error) = bus.leave_mark(encode_mark(&mark)).await
-        {
-            tracing::debug!(%error, "no mark could be left");
+        let Some(mark) = mark else { continue };
+        match bus.leave_mark(encode_mark(&mark)).await {
+            Err(error) if error.is_final() => return Err(error),
+            Err(error) => tracing::debug!(%error, "no mark could be left"),
+            Ok(()) => {}
         }
     }
+    Ok(())
 }
 
 /// What failed and comes right by itself.

@@ -390,6 +390,26 @@ async fn a_panic_in_what_a_loop_began_goes_on_in_the_loop() {
     assert!(ended.unwrap().unwrap().unwrap_err().is_panic());
 }
 
+/// A store with a mistake in it.
+struct Mistaken;
+
+impl Ledger for Mistaken {
+    async fn commit(&self, _: Vec<Change>) -> Result<Mark, StoreRefusal> {
+        panic!("a mistake")
+    }
+
+    async fn reopen(&self) -> Result<Vec<Fact>, StoreRefusal> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_beside_the_loop_goes_on_in_the_loop() {
+    let mut mesh = start(InProcess::new(), Mistaken);
+    let ended = timeout(Duration::from_mins(1), mesh.controller.join_next()).await;
+    assert!(ended.unwrap().unwrap().unwrap_err().is_panic());
+}
+
 #[tokio::test(start_paused = true)]
 async fn nobody_is_known_before_a_plan_and_nobody_who_was_removed_is_known_after_it() {
     let (world, ledger) = in_memory();
