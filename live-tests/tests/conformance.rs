@@ -42,6 +42,9 @@ claims! { Shape::Derived =>
     a_declaration_reaches_its_node_and_is_acknowledged_only_after_the_report
     a_node_that_was_away_hears_only_the_newest_declaration
     a_stale_controller_is_fenced
+    a_stale_controller_brings_the_bus_to_no_plan
+    a_stale_controller_leaves_no_mark
+    an_idle_controller_another_took_over_from_stops
     a_stream_of_declarations_made_anew_by_somebody_else_is_declared_into
     what_is_declared_while_its_stream_is_made_anew_is_put_off
     an_equal_generation_declared_again_makes_the_node_report_again

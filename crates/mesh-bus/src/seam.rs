@@ -122,7 +122,8 @@ pub trait ControllerBus: Send + Sync + 'static {
     /// Whether it can be reached, and each change of that.
     fn link(&self) -> watch::Receiver<Link>;
 
-    /// Takes over: whatever an earlier controller declares from here on is refused.
+    /// Takes over: from here on an earlier controller's declarations, marks and assertions are refused, and within a few
+    /// seconds it takes no more messages. Each of its calls that finds this out answers [`BusError::Fenced`].
     fn take_over(&self) -> impl Future<Output = Result<(), BusError>> + Send;
 
     /// Brings the bus to the plan: reads what there is, compares, writes only what differs. When it returns, every

@@ -62,6 +62,8 @@ pub struct NatsController {
 struct Taking {
     control: Puller,
     events: Puller,
+    /// When to look again who took over last.
+    look_at: Instant,
 }
 
 impl Taking {
@@ -112,6 +114,7 @@ impl NatsController {
             taking: Mutex::new(Taking {
                 control: puller(Queue::Control, subject::control_stream())?,
                 events: puller(Queue::Events, subject::events_stream())?,
+                look_at: Instant::now(),
             }),
             epoch: Epoch::new(connection.clone(), Arc::clone(&api)),
             connection,
@@ -169,6 +172,20 @@ impl NatsController {
         }
     }
 
+    /// Whether another controller has taken over: one that declares nothing is told by nobody. An assertion under way
+    /// looks for itself, and a look that gets no answer is made up for at the next one.
+    async fn look_who_is_last(&self) -> Result<(), BusError> {
+        let Ok(_not_asserting) = self.memory.try_lock() else {
+            return Ok(());
+        };
+        match timeout(LOOKED_WITHIN, self.epoch.look()).await {
+            Ok(Ok(Standing::Lost)) => self.disturbed.notify_one(),
+            Ok(Err(error)) if error.is_final() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        Ok(())
+    }
+
     async fn take_some(
         &self,
         taking: &mut Taking,
@@ -188,7 +205,9 @@ impl NatsController {
         // What came while nobody took, heartbeats too: a request that looks silent may only not have been listened to.
         taking.drain(&mut taken, max);
         while taken.is_empty() && Instant::now() < until {
-            let Taking { control, events } = &mut *taking;
+            let Taking {
+                control, events, ..
+            } = &mut *taking;
             control.ask(&self.connection, &bus, max).await?;
             if follows {
                 events.ask(&self.connection, &bus, max).await?;
@@ -202,7 +221,9 @@ impl NatsController {
             }
         }
         taking.drain(&mut taken, max);
-        let Taking { control, events } = taking;
+        let Taking {
+            control, events, ..
+        } = taking;
         if control.turned_down.is_some() || (follows && events.turned_down.is_some()) {
             self.disturbed.notify_one();
         }
@@ -236,6 +257,8 @@ impl ControllerBus for NatsController {
         self.connection.require_up()?;
         self.connection.check_version()?;
         let mut memory = self.memory.lock().await;
+        // Whoever took over since has brought the bus to a plan that must not be undone.
+        self.epoch.look().await?;
         let asserting = Asserting {
             api: &self.api,
             authority: &self.authority,
@@ -259,6 +282,10 @@ impl ControllerBus for NatsController {
 
     async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {
         let mut taking = self.taking.lock().await;
+        if Instant::now() >= taking.look_at {
+            taking.look_at = Instant::now() + LOOK_WHO_EACH;
+            self.look_who_is_last().await?;
+        }
         if max == 0 {
             sleep_until(Instant::now() + TAKE_WAIT).await;
             return Ok(Vec::new());
@@ -313,10 +340,7 @@ impl ControllerBus for NatsController {
     }
 
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
-        let subject = subject::mark();
-        store(&self.connection, subject.as_str(), HeaderMap::new(), mark)
-            .await
-            .map(drop)
+        self.store_while_last(&subject::mark(), mark).await
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
@@ -349,3 +373,6 @@ fn one_line(text: &str) -> String {
 /// After this long a `take` comes back empty-handed.
 const TAKE_WAIT: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// For so long a controller may go on taking after another has taken over.
+const LOOK_WHO_EACH: Duration = Duration::from_secs(2);
+const LOOKED_WITHIN: Duration = Duration::from_secs(2);

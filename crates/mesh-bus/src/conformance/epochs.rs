@@ -4,9 +4,10 @@ use futures_util::future::join_all;
 use mesh_derive::{Bounds, Plan, derive, subject};
 use mesh_model::{Labels, NodeName, NodeRecord, Principal, Records, Timestamp};
 
+use super::bench::Bench;
 use super::patience::{ensure, name};
 use super::{Broken, World};
-use crate::seam::{BusError, ControllerBus};
+use crate::seam::{BusError, ControllerBus, NodeBus};
 
 /// What a mesh of one node is to find on the bus.
 fn one_node<W: World>(world: &W, bus: &W::Controller) -> Result<(NodeName, Plan), Broken> {
@@ -77,4 +78,58 @@ pub async fn what_is_declared_while_its_stream_is_made_anew_is_put_off(
         }
     }
     Ok(())
+}
+
+/// A controller another has taken over from undoes nothing that one has brought the bus to.
+pub async fn a_stale_controller_brings_the_bus_to_no_plan(
+    world: &impl World,
+) -> Result<(), Broken> {
+    let (stale, newer) = (world.controller().await?, world.controller().await?);
+    let (node, plan) = one_node(world, &stale)?;
+    stale.assert(&plan).await?;
+    stale.take_over().await?;
+    newer.take_over().await?;
+    let mut without = plan.clone();
+    without.users.clear();
+    let asserted = stale.assert(&without).await;
+    ensure(
+        matches!(asserted, Err(BusError::Fenced(_))),
+        format!("it was let assert: {asserted:?}"),
+    )?;
+    world.node(&node).await?.report(b"r".to_vec()).await?;
+    Ok(())
+}
+
+/// A controller another has taken over from leaves that one's mark as it is.
+pub async fn a_stale_controller_leaves_no_mark(world: &impl World) -> Result<(), Broken> {
+    let (stale, newer) = (world.controller().await?, world.controller().await?);
+    let (_, plan) = one_node(world, &stale)?;
+    stale.assert(&plan).await?;
+    stale.take_over().await?;
+    stale.leave_mark(b"stale".to_vec()).await?;
+    newer.take_over().await?;
+    newer.leave_mark(b"newer".to_vec()).await?;
+    let left = stale.leave_mark(b"stale".to_vec()).await;
+    ensure(
+        matches!(left, Err(BusError::Fenced(_))),
+        format!("it was let leave one: {left:?}"),
+    )?;
+    ensure(
+        newer.mark().await?.as_deref() == Some(b"newer"),
+        "the mark is another one",
+    )
+}
+
+/// A controller another has taken over from stops, though it has nothing to say, before it takes what is the other's.
+pub async fn an_idle_controller_another_took_over_from_stops(
+    world: &impl World,
+) -> Result<(), Broken> {
+    let mut bench = Bench::open(world).await?;
+    bench.node("a")?;
+    let mesh = bench.run().await?;
+    mesh.world.controller().await?.take_over().await?;
+    ensure(
+        mesh.controller.is_fenced().await,
+        "a controller went on although another had taken over",
+    )
 }

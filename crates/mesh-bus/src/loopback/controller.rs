@@ -71,7 +71,7 @@ impl LoopbackController {
     fn require_epoch(&self, state: &State) -> Result<(), BusError> {
         if !self.took_over.load(Ordering::Acquire) {
             return Err(BusError::Refused {
-                what: "to declare".to_owned(),
+                what: "to declare, or to leave a mark".to_owned(),
                 why: "this controller has not taken over".to_owned(),
             });
         }
@@ -83,6 +83,29 @@ impl LoopbackController {
                 "the stream of declarations was made anew".to_owned(),
             )),
         }
+    }
+
+    /// An error once another controller has taken over.
+    fn require_not_over(&self, state: &State) -> Result<(), BusError> {
+        match self.require_epoch(state) {
+            Err(error) if error.is_final() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores in the stream of declarations, unless another controller has taken over.
+    fn store_while_last(&self, subject: Subject, body: Vec<u8>) -> Result<(), BusError> {
+        let message = Stored {
+            subject,
+            body,
+            id: None,
+            why: None,
+        };
+        self.shared.change(|state| {
+            state.require_up()?;
+            self.require_epoch(state)?;
+            state.publish(&Principal::Controller, message).map(drop)
+        })
     }
 
     /// Begins this controller's epoch once more, where a stream made anew holds none.
@@ -112,6 +135,7 @@ impl ControllerBus for LoopbackController {
 
     async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
         self.shared.change(|state| {
+            self.require_not_over(state)?;
             let asserted = state.assert(plan)?;
             self.keep_epoch(state)?;
             Ok(asserted)
@@ -131,7 +155,11 @@ impl ControllerBus for LoopbackController {
         let queues = [(Queue::Control, &control), (Queue::Events, &events)];
         let mut changed = self.shared.changed.subscribe();
         loop {
-            let taken = take_ready(&mut self.shared.state(), &queues, max);
+            let taken = {
+                let mut state = self.shared.state();
+                self.require_not_over(&state)?;
+                take_ready(&mut state, &queues, max)
+            };
             if !taken.is_empty() {
                 return Ok(taken);
             }
@@ -177,17 +205,7 @@ impl ControllerBus for LoopbackController {
     }
 
     async fn declare(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
-        let message = Stored {
-            subject: subject::declare(node),
-            body,
-            id: None,
-            why: None,
-        };
-        self.shared.change(|state| {
-            state.require_up()?;
-            self.require_epoch(state)?;
-            state.publish(&Principal::Controller, message).map(drop)
-        })
+        self.store_while_last(subject::declare(node), body)
     }
 
     async fn answer(&self, to: &Subject, body: Vec<u8>) -> Result<(), BusError> {
@@ -203,7 +221,7 @@ impl ControllerBus for LoopbackController {
     }
 
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
-        self.store(subject::mark(), mark, None).map(drop)
+        self.store_while_last(subject::mark(), mark)
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
