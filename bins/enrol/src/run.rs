@@ -148,7 +148,8 @@ fn exit(refusal: &EnrolmentRefusal) -> Exit {
         | EnrolmentRefusal::NameMismatch { .. }
         | EnrolmentRefusal::NoName
         | EnrolmentRefusal::ClockSkew { .. }
-        | EnrolmentRefusal::ForeignAddress { .. } => Exit::Failed,
+        | EnrolmentRefusal::ForeignAddress { .. }
+        | EnrolmentRefusal::InvalidKey { .. } => Exit::Failed,
     }
 }
 

@@ -181,7 +181,7 @@ mod tests {
                 after: [].into(),
                 env: [].into(),
                 restart: Restart::Always,
-                key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+                key: PublicKey::from_raw([0; 32]),
                 credential: Sealed(vec![]),
             },
             extra_env: [].into(),

@@ -93,8 +93,8 @@ mod tests {
         let token: TokenId = "t1".parse().unwrap();
         let asked = Enrolment {
             node: None,
-            key: format!("U{}", "A".repeat(55)).parse().unwrap(),
-            box_key: format!("X{}", "A".repeat(55)).parse().unwrap(),
+            key: mesh_model::PublicKey::from_raw([0; 32]),
+            box_key: mesh_model::BoxPublicKey::from_raw([0; 32]),
             reply: subject::enrolment_answer(&token),
             clock: Timestamp::default(),
         };

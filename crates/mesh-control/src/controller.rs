@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mesh_derive::Bounds;
 use mesh_model::{
-    BusFacts, Declaration, Heartbeat, InstanceRef, MeshName, NodeName, Records, Report, Timestamp,
+    BusFacts, Declaration, Heartbeat, InstanceRef, MeshName, NodeName, PublicKey, Records, Report,
+    Timestamp,
 };
 use mesh_window::{Limits, Window};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub mesh: MeshName,
     /// What of the bus stands in subjects.
     pub bus: BusFacts,
+    /// The controller's own user keys: who has one is the controller to the bus, so no host may bring one.
+    pub own_keys: BTreeSet<PublicKey>,
     /// How long a message may be held, and how often it is tried.
     pub window: Limits,
     /// The bounds of what is derived.
@@ -52,6 +55,7 @@ impl Settings {
         Self {
             mesh,
             bus,
+            own_keys: BTreeSet::new(),
             window: Limits::default(),
             bounds: Bounds::default(),
             retry: 500,

@@ -1,12 +1,14 @@
 //! Whether a host becomes a node.
 
+use std::collections::BTreeSet;
+
 use mesh_derive::subject;
 use mesh_model::{
     Enrolment, EnrolmentRefusal, Filter, NodeName, NodeRecord, Principal, PublicKey, Records,
     Spent, Timestamp, TokenId,
 };
 
-use crate::placement::{Mint, MintError, settle_instances};
+use crate::placement::{Mint, settle_instances};
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -25,23 +27,22 @@ pub(crate) enum Admission {
     },
     /// It does not.
     Refused(EnrolmentRefusal),
-    /// No secret can be sealed to the key it brought.
-    Unsealable(MintError),
 }
 
 /// How far a host's clock may be from ours. Wider than the store window's default bound: a request may have been held
 /// for as long as that.
 const CLOCK_SKEW_SECS: u64 = 15 * 60;
 
-/// Decides about a request that came with a token.
+/// Decides about a request that came with a token. `own_keys` are the controller's.
 pub(crate) fn admit(
     records: &Records,
     token: &TokenId,
     request: &Enrolment,
     now: Timestamp,
+    own_keys: &BTreeSet<PublicKey>,
     mint: &mut impl Mint,
 ) -> Admission {
-    let node = match admissible(records, token, request, now) {
+    let node = match admissible(records, token, request, now, own_keys) {
         Ok(Admissible::New(node)) => node,
         Ok(Admissible::Again(node)) => return Admission::Again { node },
         Err(refusal) => return Admission::Refused(refusal),
@@ -69,7 +70,7 @@ pub(crate) fn admit(
         },
     );
     if let Err(error) = settle_instances(&mut next, mint) {
-        return Admission::Unsealable(error);
+        return Admission::Refused(EnrolmentRefusal::InvalidKey { what: error.why });
     }
     next.revision = next.revision.next();
     Admission::New {
@@ -88,6 +89,7 @@ fn admissible(
     token: &TokenId,
     request: &Enrolment,
     now: Timestamp,
+    own_keys: &BTreeSet<PublicKey>,
 ) -> Result<Admissible, EnrolmentRefusal> {
     // The reply address is the sender's text, and the controller may publish where the sender may not.
     let own = subject::inbox(&Principal::Joiner(token.clone()));
@@ -120,6 +122,11 @@ fn admissible(
     let skew = now.since(request.clock).max(request.clock.since(now)) / 1000;
     if skew > CLOCK_SKEW_SECS {
         return Err(EnrolmentRefusal::ClockSkew { seconds: skew });
+    }
+    if own_keys.contains(&request.key) {
+        return Err(EnrolmentRefusal::InvalidKey {
+            what: format!("user key {} is the controller's own", request.key),
+        });
     }
     let node = match (&record.node, &request.node) {
         (Some(allowed), Some(asked)) if allowed != asked => {

@@ -87,18 +87,14 @@ fn compare<K: Ord + std::fmt::Display, V: PartialEq>(
 struct Placeholder(u64);
 
 impl Mint for Placeholder {
-    fn mint(&mut self, instance: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
+    fn mint(&mut self, _: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
         self.0 += 1;
-        let digits: String = (0..12)
-            .map(|place| char::from(b'A' + ((self.0 >> (place * 4)) & 15) as u8))
-            .collect();
-        let key = PublicKey::new(format!("U{digits}{}", "A".repeat(43)));
-        let key = key.map_err(|error| MintError {
-            instance: instance.clone(),
-            why: error.to_string(),
-        })?;
+        let mut raw = [0; 32];
+        for (place, byte) in raw.iter_mut().zip(self.0.to_be_bytes()) {
+            *place = byte;
+        }
         Ok(Minted {
-            key,
+            key: PublicKey::from_raw(raw),
             credential: Sealed(Vec::new()),
         })
     }

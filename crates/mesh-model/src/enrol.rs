@@ -98,4 +98,10 @@ pub enum EnrolmentRefusal {
         /// The address.
         address: Subject,
     },
+    /// A key that cannot be this host's, or to which nothing can be sealed.
+    #[error("the host's keys cannot be used: {what}; remove them and enrol again with new ones")]
+    InvalidKey {
+        /// Which, and why not.
+        what: String,
+    },
 }

@@ -50,7 +50,7 @@ impl Found {
         marked: &[(String, Identity)],
     ) -> Result<Option<Self>, RuntimeError> {
         let Some(mut record) = host.read(module)? else {
-            let prefix = format!("{}{module}/", host.mark_prefix());
+            let prefix = host.marks_of(module);
             let strays: Vec<_> = marked
                 .iter()
                 .filter(|(mark, _)| mark.starts_with(&prefix))

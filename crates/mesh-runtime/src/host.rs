@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,11 +68,16 @@ impl Host {
         format!("{}/", self.id)
     }
 
+    /// What every start of one instance is marked with, up to the start.
+    pub(crate) fn marks_of(&self, module: &ModuleName) -> String {
+        format!("{}/{module}/", self.id)
+    }
+
     /// A mark for one start of one instance.
     pub(crate) fn new_mark(&self, module: &ModuleName) -> Result<String, RuntimeError> {
         let unique =
             proc::unique().map_err(|e| RuntimeError::file(proc::path(proc::UUID), "read", e))?;
-        Ok(format!("{}/{module}/{unique}", self.id))
+        Ok(format!("{}{unique}", self.marks_of(module)))
     }
 
     fn instance_dir(&self, module: &ModuleName) -> PathBuf {
@@ -124,14 +129,31 @@ impl Host {
         }
     }
 
-    /// The instance's log, to append to; one that grew too long becomes `log.1`.
-    pub(crate) fn open_log(&self, module: &ModuleName) -> Result<File, RuntimeError> {
-        let dir = self.instance_dir(module);
-        let path = dir.join("log");
+    /// Where the instance works, made if missing. Not where its record is: what it calls its files is its own affair.
+    pub(crate) fn make_files(&self, module: &ModuleName) -> Result<PathBuf, RuntimeError> {
+        let path = self.instance_dir(module).join("files");
+        make_dir(&path)?;
+        Ok(path)
+    }
+
+    fn log_path(&self, module: &ModuleName) -> PathBuf {
+        self.instance_dir(module).join("log")
+    }
+
+    /// Puts the end of a log that grew too long aside as `log.1` and empties it. Whoever writes to it goes on: they
+    /// append. What they say between the two steps is lost.
+    pub(crate) fn bound_log(&self, module: &ModuleName) -> Result<(), RuntimeError> {
+        let path = self.log_path(module);
         if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT) {
-            fs::rename(&path, dir.join("log.1"))
-                .map_err(|e| RuntimeError::file(&path, "rotated", e))?;
+            put_aside(&path).map_err(|e| RuntimeError::file(&path, "shortened", e))?;
         }
+        Ok(())
+    }
+
+    /// The instance's log, to append to.
+    pub(crate) fn open_log(&self, module: &ModuleName) -> Result<File, RuntimeError> {
+        self.bound_log(module)?;
+        let path = self.log_path(module);
         OpenOptions::new()
             .append(true)
             .create(true)
@@ -141,18 +163,46 @@ impl Host {
     }
 }
 
-/// Bytes a log may have when its instance is started.
+/// Bytes a log may have, and how many of its last are put aside.
 const LOG_LIMIT: u64 = 10 * 1024 * 1024;
 /// How long the lock of an agent that was killed may still be held: a child inherits it until it becomes its program.
 /// That the lock is free therefore says too that whatever that agent started carries its mark.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
+/// Makes a directory for its owner alone, and takes from others what they have of one that is there.
 fn make_dir(dir: &Path) -> Result<(), RuntimeError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(|e| RuntimeError::file(dir, "created", e))
+        .map_err(|e| RuntimeError::file(dir, "created", e))?;
+    let close = || {
+        let mode = fs::metadata(dir)?.permissions().mode();
+        if mode & 0o077 == 0 {
+            return Ok(());
+        }
+        fs::set_permissions(dir, Permissions::from_mode(0o700))
+    };
+    close().map_err(|e| RuntimeError::file(dir, "closed to others", e))
+}
+
+/// Empties a log even when its end cannot be kept: on a disk that is full, room is what is needed.
+fn put_aside(log: &Path) -> io::Result<()> {
+    let mut from = OpenOptions::new().read(true).write(true).open(log)?;
+    let mut keep = || {
+        let mut to = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(log.with_extension("1"))?;
+        let length = from.metadata()?.len();
+        from.seek(SeekFrom::Start(length.saturating_sub(LOG_LIMIT)))?;
+        io::copy(&mut (&from).take(LOG_LIMIT), &mut to)
+    };
+    let kept = keep();
+    from.set_len(0)?;
+    kept.map(drop)
 }
 
 async fn lock(path: &Path) -> Result<File, RuntimeError> {

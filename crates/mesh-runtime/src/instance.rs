@@ -1,5 +1,6 @@
 //! One instance from its start until it is no longer desired: started, watched, started again.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
@@ -61,14 +62,15 @@ impl Instance {
         }
     }
 
-    /// Lives until asked to stop; `tried` hears of the first attempt to start. Not to be cancelled while a start is on
-    /// its way but by the end of the runtime: nothing but the record would know of the process.
+    /// Lives until asked to stop; `tried` hears of the first attempt to start, `gone` of the stop. Not to be cancelled
+    /// while a start is on its way but by the end of the runtime: nothing but the record would know of the process.
     pub(crate) async fn live(
         mut self,
         mut doing: Doing,
         mut stop: watch::Receiver<bool>,
         tried: oneshot::Sender<Result<(), RuntimeError>>,
-    ) -> Result<(), RuntimeError> {
+        gone: oneshot::Sender<Result<(), RuntimeError>>,
+    ) {
         let mut tried = Some(tried);
         loop {
             doing = match doing {
@@ -84,21 +86,24 @@ impl Instance {
                     let since = Instant::now();
                     tokio::select! {
                         biased;
-                        () = asked(&mut stop) => return self.stop(process).await,
+                        () = asked(&mut stop) => return self.stop(process, gone).await,
                         () = process.ended() => self.after(&mut process, since.elapsed()).await,
+                        never = bound_log(&self.host, &self.module) => match never {},
                     }
                 }
                 Doing::Wait(wait) => tokio::select! {
                     biased;
-                    () = asked(&mut stop) => return self.host.forget(&self.module),
+                    () = asked(&mut stop) => break,
                     () = sleep(wait) => Doing::Start,
                 },
                 Doing::Rest => {
                     asked(&mut stop).await;
-                    return self.host.forget(&self.module);
+                    break;
                 }
             };
         }
+        // Nobody waits when the runtime ends.
+        drop(gone.send(self.host.forget(&self.module)));
     }
 
     async fn start(&mut self) -> (Doing, Result<(), RuntimeError>) {
@@ -114,7 +119,7 @@ impl Instance {
                 .unwrap_or(Err(StartError::Host(RuntimeError::Closed)));
         match started {
             Ok(started) => {
-                let process = Process::own(started);
+                let process = Process::own(started, self.host.marks_of(&self.module));
                 info!(module = %self.module, pid = process.number(), restarts, "started");
                 self.restarts = Some(restarts);
                 self.board.set(
@@ -185,13 +190,16 @@ impl Instance {
         config.pace.wait(self.ends, config.seed, &self.module)
     }
 
-    async fn stop(&self, mut process: Process) -> Result<(), RuntimeError> {
-        process
-            .stop(&self.module, self.host.config.pace.grace)
-            .await?;
+    async fn stop(&self, mut process: Process, gone: oneshot::Sender<Result<(), RuntimeError>>) {
+        let grace = self.host.config.pace.grace;
+        if let Err(left) = process.stop(&self.module, grace).await {
+            // Nobody waits when the runtime ends; here as below.
+            drop(gone.send(Err(left)));
+            return process.outlast().await;
+        }
         let ending = process.reap();
         info!(module = %self.module, pid = process.number(), %ending, "stopped");
-        self.host.forget(&self.module)
+        drop(gone.send(self.host.forget(&self.module)));
     }
 }
 
@@ -202,12 +210,29 @@ pub(crate) async fn discard(
     processes: Vec<Identity>,
 ) -> Result<(), RuntimeError> {
     for identity in processes {
-        let process = Process::adopt(identity);
+        let process = Process::adopt(identity, host.marks_of(module));
         process.stop(module, host.config.pace.grace).await?;
         info!(%module, pid = process.number(), "stopped");
     }
     host.forget(module)
 }
+
+/// Keeps an instance's log from growing without bound, for as long as it is polled.
+async fn bound_log(host: &Arc<Host>, module: &ModuleName) -> Infallible {
+    loop {
+        sleep(LOG_LOOK).await;
+        let (host, module) = (Arc::clone(host), module.clone());
+        let bound = move || match host.bound_log(&module) {
+            Ok(()) => {}
+            Err(refused) => warn!(%module, %refused, "its log grows"),
+        };
+        // It fails only when the runtime ends.
+        drop(tokio::task::spawn_blocking(bound).await);
+    }
+}
+
+/// How often the length of a log is looked at: nothing tells when it is reached.
+const LOG_LOOK: Duration = Duration::from_secs(2);
 
 /// Returns once a stop was asked for; never, when the runtime ends instead.
 async fn asked(stop: &mut watch::Receiver<bool>) {
@@ -250,7 +275,8 @@ fn start_recorded(host: &Host, desired: &Desired, restarts: u32) -> Result<Start
     };
     host.write(&record)?;
     let log = host.open_log(module)?;
-    let started = process::start(host, desired, &mark, log).map_err(|source| {
+    let files = host.make_files(module)?;
+    let started = process::start(host, desired, &mark, &files, log).map_err(|source| {
         let program = desired
             .workload
             .run
@@ -272,9 +298,10 @@ fn start_recorded(host: &Host, desired: &Desired, restarts: u32) -> Result<Start
 
 impl Doing {
     /// What an instance is doing that an earlier agent left in `phase`, and that is to be kept.
-    pub(crate) fn adopted(phase: &Phase) -> (Self, Option<String>) {
+    /// `mark` is how its marks begin.
+    pub(crate) fn adopted(phase: &Phase, mark: String) -> (Self, Option<String>) {
         match phase {
-            Phase::Running(process) => (Self::Watch(Process::adopt(*process)), None),
+            Phase::Running(process) => (Self::Watch(Process::adopt(*process, mark)), None),
             Phase::Ended { reason } => (Self::Rest, Some(reason.clone())),
             Phase::Gone => (Self::Rest, Some(Ending::Unknown.to_string())),
             Phase::Starting { .. } => (Self::Start, None),

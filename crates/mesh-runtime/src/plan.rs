@@ -114,7 +114,7 @@ mod tests {
             after: after.iter().map(|name| name.parse().unwrap()).collect(),
             env: BTreeMap::new(),
             restart: Restart::Always,
-            key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+            key: PublicKey::from_raw([0; 32]),
             credential: Sealed(vec![]),
         }
     }

@@ -33,13 +33,21 @@ impl Identity {
 
     /// Whether its group has anyone left who runs, itself or what it started.
     ///
-    /// A number is not given away while it names a group, so members of a group without a leader are its own; a leader
-    /// that started at another time is somebody else's process, and so is the group.
-    pub(crate) fn group_runs(self) -> bool {
-        if stat(self.pid).is_some_and(|leader| leader.start != self.start) {
-            return false;
+    /// A leader that started at another time is somebody else's process, and so is the group. A group without a leader
+    /// may be what a stranger left who had the number in between: it is its own only if somebody in it carries a mark
+    /// that begins with `mark`.
+    pub(crate) fn group_runs(self, mark: &str) -> bool {
+        match stat(self.pid) {
+            Some(leader) => leader.start == self.start && self.members().next().is_some(),
+            // Twice: one that is just becoming another program shows no mark.
+            None => (0..2).any(|_| self.members().any(|pid| bears(pid, mark))),
         }
-        all().any(|pid| stat(pid).is_some_and(|stat| stat.group == Some(self.pid) && stat.runs()))
+    }
+
+    fn members(self) -> impl Iterator<Item = Pid> {
+        all().filter(move |pid| {
+            stat(*pid).is_some_and(|stat| stat.group == Some(self.pid) && stat.runs())
+        })
     }
 }
 
@@ -105,6 +113,10 @@ pub(crate) fn marked(prefix: &str) -> Vec<(String, Identity)> {
         .collect();
     found.sort_by_key(|(_, process)| (process.start, process.number()));
     found
+}
+
+fn bears(pid: Pid, prefix: &str) -> bool {
+    mark_of(pid).is_some_and(|mark| mark.starts_with(prefix))
 }
 
 fn mark_of(pid: Pid) -> Option<String> {
@@ -179,6 +191,6 @@ mod tests {
             ..own
         };
         assert!(!other.runs());
-        assert!(!other.group_runs());
+        assert!(!other.group_runs(""));
     }
 }

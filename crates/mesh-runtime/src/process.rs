@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -43,7 +44,15 @@ impl Started {
 
 /// Starts the program of `desired`, marked. In a group of its own, so that no signal meant for the agent reaches it, and
 /// with its output in a file, so that it needs no agent to read a pipe.
-pub(crate) fn start(host: &Host, desired: &Desired, mark: &str, log: File) -> io::Result<Started> {
+///
+/// It works in a directory of its own: the agent's may hold what is not for it, or may not be left when it is unmounted.
+pub(crate) fn start(
+    host: &Host,
+    desired: &Desired,
+    mark: &str,
+    files: &Path,
+    log: File,
+) -> io::Result<Started> {
     let Run::Command { program, args } = &desired.workload.run;
     let base = host
         .config
@@ -52,6 +61,7 @@ pub(crate) fn start(host: &Host, desired: &Desired, mark: &str, log: File) -> io
         .filter(|(name, _)| BASE_ENV.contains(&name.as_str()));
     let mut child = Command::new(program)
         .args(args)
+        .current_dir(files)
         .env_clear()
         .envs(base)
         .envs(&desired.workload.env)
@@ -76,6 +86,8 @@ pub(crate) fn start(host: &Host, desired: &Desired, mark: &str, log: File) -> io
 #[derive(Debug)]
 pub(crate) struct Process {
     identity: Identity,
+    /// How the marks of its instance begin.
+    mark: String,
     /// Only of one started here; the status of any other is its parent's to know.
     child: Option<Child>,
     /// Becomes readable when it ends; nothing on a kernel that has none, or when it has ended already.
@@ -83,7 +95,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn adopt(identity: Identity) -> Self {
+    /// One that was found; `mark` is how the marks of its instance begin.
+    pub(crate) fn adopt(identity: Identity, mark: String) -> Self {
         // The order matters: what is verified after it was opened is what was opened.
         let end = pidfd_open(identity.pid, PidfdFlags::NONBLOCK)
             .ok()
@@ -91,15 +104,16 @@ impl Process {
             .and_then(|fd| watch(fd).ok());
         Self {
             identity,
+            mark,
             child: None,
             end,
         }
     }
 
-    pub(crate) fn own(started: Started) -> Self {
+    pub(crate) fn own(started: Started, mark: String) -> Self {
         Self {
             child: Some(started.child),
-            ..Self::adopt(started.identity)
+            ..Self::adopt(started.identity, mark)
         }
     }
 
@@ -130,6 +144,12 @@ impl Process {
             .map_or(Ending::Unknown, Ending::from)
     }
 
+    /// Waits for one that could not be ended, for as long as it takes, so that it does not stay as a zombie.
+    pub(crate) async fn outlast(mut self) {
+        self.ended().await;
+        self.reap();
+    }
+
     /// Ends it and whatever is left of its group: asked first, then not.
     pub(crate) async fn stop(
         &self,
@@ -155,7 +175,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
         // Never to a group that is not, or no longer, its own.
-        if !self.identity.group_runs() {
+        if !self.group_runs() {
             return Ok(());
         }
         match kill_process_group(self.identity.pid, signal) {
@@ -166,9 +186,13 @@ impl Process {
 
     async fn group_ended(&self) {
         self.ended().await;
-        while self.identity.group_runs() {
+        while self.group_runs() {
             sleep(LEFTOVERS_POLL).await;
         }
+    }
+
+    fn group_runs(&self) -> bool {
+        self.identity.group_runs(&self.mark)
     }
 }
 

@@ -150,7 +150,7 @@ impl Reconciler {
                     .insert(module.clone(), Slot::Supervised(supervised));
             }
             Some(Slot::Found(Found::Known(record))) => {
-                let (doing, reason) = Doing::adopted(&record.phase);
+                let (doing, reason) = Doing::adopted(&record.phase, self.host.marks_of(module));
                 if let Some(reason) = reason {
                     let release = &desired.workload.release;
                     let report =
@@ -279,10 +279,7 @@ impl Reconciler {
             wanted,
             restarts,
         );
-        self.tasks.spawn(async move {
-            // Nobody waits when the runtime ends.
-            drop(tell.send(instance.live(doing, stopped, tried).await));
-        });
+        self.tasks.spawn(instance.live(doing, stopped, tried, tell));
         let supervised = Supervised {
             desired,
             stop,

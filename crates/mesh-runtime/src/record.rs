@@ -170,7 +170,7 @@ mod tests {
                 after: ["db".parse().unwrap()].into(),
                 env: [("LOG".to_owned(), "info".to_owned())].into(),
                 restart: Restart::OnFailure,
-                key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+                key: PublicKey::from_raw([0; 32]),
                 credential: Sealed(vec![]),
             },
             restarts: 2,

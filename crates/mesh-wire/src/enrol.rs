@@ -82,6 +82,7 @@ enum RefusalV1 {
     NoName,
     ClockSkew { seconds: u64 },
     ForeignAddress { address: String },
+    InvalidKey { what: String },
 }
 
 impl From<&Enrolment> for EnrolmentV1 {
@@ -176,6 +177,7 @@ impl From<&EnrolmentRefusal> for RefusalV1 {
             EnrolmentRefusal::ForeignAddress { address } => Self::ForeignAddress {
                 address: address.to_string(),
             },
+            EnrolmentRefusal::InvalidKey { what } => Self::InvalidKey { what: what.clone() },
         }
     }
 }
@@ -207,6 +209,7 @@ impl TryFrom<RefusalV1> for EnrolmentRefusal {
             RefusalV1::ForeignAddress { address } => Self::ForeignAddress {
                 address: text("address", address)?,
             },
+            RefusalV1::InvalidKey { what } => Self::InvalidKey { what },
         })
     }
 }

@@ -21,7 +21,7 @@ fn remembered() -> Remembered {
         after: ["db".parse().unwrap()].into(),
         env: [("LOG".to_owned(), "info".to_owned())].into(),
         restart: Restart::OnFailure,
-        key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+        key: PublicKey::from_raw([0; 32]),
         credential: Sealed(vec![1, 2, 255]),
     };
     let report = Report {

@@ -43,11 +43,11 @@ impl World for InProcess {
     }
 
     fn user(&self, who: &Principal) -> PublicKey {
-        PublicKey::new(key('U', &who.to_string())).unwrap()
+        PublicKey::from_raw(raw(&who.to_string()))
     }
 
     fn box_key(&self, node: &NodeName) -> BoxPublicKey {
-        BoxPublicKey::new(key('X', node.as_str())).unwrap()
+        BoxPublicKey::from_raw(raw(node.as_str()))
     }
 
     fn mint(&self) -> Keys {
@@ -102,26 +102,24 @@ impl Mint for Keys {
     fn mint(&mut self, of: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
         self.0 += 1;
         Ok(Minted {
-            key: PublicKey::new(key('U', &format!("{of} {}", self.0))).unwrap(),
+            key: PublicKey::from_raw(raw(&format!("{of} {}", self.0))),
             credential: Sealed(vec![0; 8]),
         })
     }
 }
 
-/// A text of a key's form, another one for each name.
-fn key(kind: char, of: &str) -> String {
-    const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+/// The bytes of a key, others for each name.
+fn raw(of: &str) -> [u8; 32] {
     let mut state = 7_u64;
     for byte in of.bytes() {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    let digits = (0..55).map(|_| {
+    std::array::from_fn(|_| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        char::from(DIGITS[(state >> 59) as usize])
-    });
-    std::iter::once(kind).chain(digits).collect()
+        state.to_be_bytes()[0]
+    })
 }
 
 /// The time of the runtime, which a test may pause.

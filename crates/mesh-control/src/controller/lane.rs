@@ -202,7 +202,14 @@ impl<M: Mint> Controller<M> {
         effects: &mut Vec<Effect>,
     ) {
         let to = request.reply.clone();
-        match admit(&self.records, token, request, now, &mut self.mint) {
+        match admit(
+            &self.records,
+            token,
+            request,
+            now,
+            &self.settings.own_keys,
+            &mut self.mint,
+        ) {
             Admission::New { records, node } => {
                 if let Err(error) = self.sound(&records) {
                     return self.park(key, error.to_string(), effects);
@@ -238,7 +245,6 @@ impl<M: Mint> Controller<M> {
                 effects.push(Effect::Answer { to, answer });
                 self.finish(key, now, effects);
             }
-            Admission::Unsealable(error) => self.park(key, error.to_string(), effects),
         }
     }
 

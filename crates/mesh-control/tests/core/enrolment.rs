@@ -131,6 +131,25 @@ fn a_key_that_is_somebodys_already_is_refused() {
 }
 
 #[test]
+fn a_key_no_host_can_have_is_refused_and_its_token_stays_good() {
+    let mut rig = Rig::new();
+    rig.command(apply(declared(None, &[("x", &["a"])])))
+        .unwrap()
+        .unwrap();
+    rig.create_token("t", |_| {});
+    for key in [CONTROLLER, UNSEALABLE] {
+        let (_, said) = rig.hear(rig.request("t", Some("a"), key));
+        let refusal = refusal(&said);
+        assert!(
+            matches!(refusal, EnrolmentRefusal::InvalidKey { .. }),
+            "{refusal}"
+        );
+        assert!(done(&said) && parks(&said) == 0 && commits(&said).is_empty());
+    }
+    assert!(accepted(&rig.hear(rig.request("t", Some("a"), 'A')).1));
+}
+
+#[test]
 fn a_clock_further_away_than_a_request_may_be_held_is_refused() {
     let mut rig = Rig::new();
     rig.create_token("t", |_| {});

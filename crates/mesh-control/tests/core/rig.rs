@@ -21,11 +21,18 @@ pub(crate) fn named<T: FromStr<Err: Debug>>(text: &str) -> T {
 }
 
 pub(crate) fn user(letter: char) -> PublicKey {
-    named(&format!("U{}", letter.to_string().repeat(55)))
+    PublicKey::from_raw([u8::try_from(letter).unwrap(); 32])
 }
 
 pub(crate) fn sealer(letter: char) -> BoxPublicKey {
-    named(&format!("X{}", letter.to_string().repeat(55)))
+    BoxPublicKey::from_raw([u8::try_from(letter).unwrap(); 32])
+}
+
+/// The user key of somebody who is told from others by these words.
+fn key_of(words: &str) -> PublicKey {
+    let mut raw = [0; 32];
+    raw[..words.len()].copy_from_slice(words.as_bytes());
+    PublicKey::from_raw(raw)
 }
 
 pub(crate) fn bus_facts() -> BusFacts {
@@ -35,17 +42,24 @@ pub(crate) fn bus_facts() -> BusFacts {
     }
 }
 
+/// Nothing can be sealed to the key of this letter.
+pub(crate) const UNSEALABLE: char = '!';
+
+/// The controller's own user key is of this letter.
+pub(crate) const CONTROLLER: char = '0';
+
 #[derive(Debug)]
 pub(crate) struct Stamp(u64);
 
 impl Mint for Stamp {
-    fn mint(&mut self, _: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
+    fn mint(&mut self, instance: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
+        if *to == sealer(UNSEALABLE) {
+            let (instance, why) = (instance.clone(), "not a point".to_owned());
+            return Err(MintError { instance, why });
+        }
         self.0 += 1;
-        let digit =
-            |place: u32| char::from(b'A' + u8::try_from((self.0 >> (4 * place)) & 15).unwrap());
-        let digits: String = (0..8).map(digit).collect();
         Ok(Minted {
-            key: named(&format!("UM{digits}{}", "A".repeat(46))),
+            key: key_of(&format!("credential {}", self.0)),
             credential: Sealed(to.as_str().as_bytes().to_vec()),
         })
     }
@@ -82,6 +96,7 @@ pub(crate) fn settings() -> Settings {
     let mut settings = Settings::new(named("test"), bus_facts());
     settings.window.bound = Duration::from_millis(BOUND);
     settings.reports_kept = 4;
+    settings.own_keys.insert(user(CONTROLLER));
     settings
 }
 
@@ -231,10 +246,8 @@ impl Rig {
     }
 
     pub(crate) fn create_token(&mut self, id: &str, change: impl FnOnce(&mut TokenRecord)) {
-        let letters: String = id.chars().filter(char::is_ascii_alphabetic).collect();
-        let letters = letters.to_ascii_uppercase();
         let mut token = TokenRecord {
-            key: named(&format!("UT{letters:A<54}")),
+            key: key_of(&format!("token {id}")),
             expires: self.time().plus(3_600_000),
             node: None,
             labels: BTreeMap::new(),
@@ -262,9 +275,7 @@ impl Rig {
 
     pub(crate) fn join(&mut self, name: &str, key: char) -> EnrolmentAnswer {
         let token = format!("of-{name}");
-        self.create_token(&token, |record| {
-            record.key = named(&format!("UJ{}", key.to_string().repeat(54)));
-        });
+        self.create_token(&token, |_| {});
         let (_, said) = self.hear(self.request(&token, Some(name), key));
         answers(&said).pop().unwrap().1
     }

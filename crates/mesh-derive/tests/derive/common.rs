@@ -107,43 +107,19 @@ fn timestamp() -> Timestamp {
     Timestamp::from_millis(1)
 }
 
-/// The user key of a label: a real one to a server, which checks its checksum.
+/// The user key of a label.
 pub(crate) fn user_key(label: &str) -> PublicKey {
-    const USER: u8 = 20 << 3;
-    PublicKey::new(nkey(USER, label)).unwrap()
+    PublicKey::from_raw(digest(label))
 }
 
 /// The box key of a label.
 pub(crate) fn box_key(label: &str) -> BoxPublicKey {
-    const CURVE: u8 = 23 << 3;
-    BoxPublicKey::new(nkey(CURVE, label)).unwrap()
+    BoxPublicKey::from_raw(digest(label))
 }
 
-/// Prefix, 32 bytes and their CRC-16 (XMODEM, low byte first) in base 32 without padding: the form of an nkey.
-fn nkey(prefix: u8, label: &str) -> String {
+fn digest(label: &str) -> [u8; 32] {
     use sha2::{Digest, Sha256};
-    let mut bytes = vec![prefix];
-    bytes.extend(Sha256::digest(label.as_bytes()));
-    let crc = bytes.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
-        })
-    });
-    bytes.extend(crc.to_le_bytes());
-    let bits: Vec<u8> = bytes
-        .iter()
-        .flat_map(|byte| (0..8).rev().map(move |bit| (byte >> bit) & 1))
-        .collect();
-    bits.chunks(5)
-        .map(|five| {
-            let digit = five.iter().fold(0, |digit, bit| digit << 1 | bit);
-            char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[usize::from(digit)])
-        })
-        .collect()
+    Sha256::digest(label.as_bytes()).into()
 }
 
 /// Names that look like other things: a token of an ack subject, a prefix of another, a module, node and seat alike.

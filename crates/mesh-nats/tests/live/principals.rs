@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use mesh_bus::{BusError, ControllerBus, JoinerBus, Link, NodeBus, NodeEvent, NodeSettlement};
 use mesh_derive::subject;
-use mesh_model::{BusFacts, PublicKey};
+use mesh_model::BusFacts;
 use mesh_nats::{Dialling, Endpoint, FirstAttempt, NatsNode};
 use nkeys::KeyPair;
 
-use crate::support::{Mesh, declared, idle, seed, soon, take};
+use crate::support::{Mesh, declared, idle, public, seed, soon, take};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_hears_its_declaration_and_reaches_no_api() {
@@ -130,10 +130,10 @@ async fn users_the_server_refuses_are_taken_back() {
     let users = mesh.dir.path().join("bus/edge-users.conf");
     let before = std::fs::read_to_string(&users).unwrap();
 
-    // Of the right form, and no key: its checksum is wrong.
+    // A key is one user's: this one is the controller's already.
     let (two, _) = mesh.add_node("n2");
     if let Some(record) = mesh.records.nodes.get_mut(&two) {
-        record.key = PublicKey::new(format!("U{}", "A".repeat(55))).unwrap();
+        record.key = public(&mesh.controller);
     }
     let refused = controller.assert(&mesh.plan()).await.unwrap_err();
     assert!(matches!(refused, BusError::Refused { .. }), "{refused}");

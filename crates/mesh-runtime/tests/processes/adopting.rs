@@ -7,9 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use mesh_model::{ModuleState, Restart};
 use mesh_runtime::{ProcessRuntime, RuntimeError};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::host::{
-    TestHost, config, kill, marked, pid, report, runs, sleeper, start, until, until_state,
+    TestHost, config, kill, marked, pid, report, runs, shell, sleeper, start, until, until_state,
     with_restart,
 };
 
@@ -172,6 +173,70 @@ async fn a_number_that_now_is_somebody_elses_process_is_left_alone() {
     assert_ne!(pid(&after, "a"), foreign.0.id());
     runtime.stop_all().await.unwrap();
     assert!(foreign.runs());
+}
+
+/// A group whose leader has ended and is reaped, and its one member, ended with the value.
+struct Leaderless {
+    leader: u32,
+    member: u32,
+}
+
+impl Leaderless {
+    fn start() -> Self {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 300 >/dev/null & echo $!"])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let stdout = shell.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        shell.wait().unwrap();
+        Self {
+            leader: shell.id(),
+            member: said.trim().parse().unwrap(),
+        }
+    }
+}
+
+impl Drop for Leaderless {
+    fn drop(&mut self) {
+        kill(self.member);
+    }
+}
+
+#[tokio::test]
+async fn a_group_without_a_leader_is_left_alone_unless_somebody_in_it_carries_the_mark() {
+    let host = TestHost::new();
+    let runtime = host.open().await;
+    let parent = |module| shell(module, "sleep 300 & echo $!; wait");
+    let before = runtime
+        .apply(vec![parent("own"), parent("other")])
+        .await
+        .unwrap();
+    let mut children = vec![];
+    for module in ["own", "other"] {
+        until("its child is known", || host.log(module).ends_with('\n')).await;
+        children.push(host.log(module).trim().parse::<u32>().unwrap());
+    }
+    drop(runtime);
+    for module in ["own", "other"] {
+        let leader = pid(&before, module);
+        kill(leader);
+        let leader = Pid::from_raw(i32::try_from(leader).unwrap());
+        waitpid(leader, WaitOptions::empty()).unwrap();
+    }
+    let stranger = Leaderless::start();
+    rewrite(&host, "other", |record| {
+        let (own, other) = (pid(&before, "other"), stranger.leader);
+        record.replace(&format!("\"pid\": {own}"), &format!("\"pid\": {other}"))
+    });
+
+    let runtime = host.open().await;
+    runtime.apply(vec![]).await.unwrap();
+    assert!(!runs(children[0]), "what the module left is ended");
+    assert!(runs(stranger.member), "what a stranger left is not");
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ pub(crate) fn command(module: &str, argv: &[&str]) -> Desired {
             after: [].into(),
             env: [("LOG".to_owned(), "info".to_owned())].into(),
             restart: Restart::Always,
-            key: PublicKey::new(format!("U{}", "A".repeat(55))).unwrap(),
+            key: PublicKey::from_raw([0; 32]),
             credential: Sealed(b"sealed".to_vec()),
         },
         extra_env: [("MESH_MODULE".to_owned(), module.to_owned())].into(),

@@ -143,6 +143,60 @@ async fn a_log_that_grew_too_long_is_put_aside_at_the_next_start() {
 }
 
 #[tokio::test]
+async fn a_log_does_not_grow_for_ever_while_its_module_runs() {
+    let host = TestHost::new();
+    let runtime = host.open().await;
+    let script = "head -c 10485761 /dev/zero; echo; echo last; until test -e go; do sleep 0.01; done; echo new; \
+                  exec sleep 300";
+    let states = runtime.apply(vec![shell("loud", script)]).await.unwrap();
+    let dir = host.dir().join("loud");
+    let length = |name: &str| fs::metadata(dir.join(name)).map_or(0, |file| file.len());
+    until("it is shortened", || {
+        length("log.1") > 0 && length("log") == 0
+    })
+    .await;
+    assert_eq!(length("log.1"), 10 * 1024 * 1024);
+    assert!(fs::read(dir.join("log.1")).unwrap().ends_with(b"\nlast\n"));
+    // It goes on writing, from the beginning.
+    fs::write(dir.join("files/go"), "").unwrap();
+    until("it goes on", || host.log("loud") == "new\n").await;
+    assert_eq!(pid(&states, "loud"), pid(&runtime.states(), "loud"));
+}
+
+#[tokio::test]
+async fn an_instance_works_in_a_directory_of_its_own_that_stays() {
+    let host = TestHost::new();
+    let runtime = host.open().await;
+    let desired = || vec![shell("mailer", "pwd; ls; touch state.json; exec sleep 300")];
+    let states = runtime.apply(desired()).await.unwrap();
+    let files = fs::canonicalize(host.dir()).unwrap().join("mailer/files");
+    let said = format!("{}\n", files.display());
+    until("said", || {
+        host.log("mailer") == said && files.join("state.json").exists()
+    })
+    .await;
+    crate::host::kill(pid(&states, "mailer"));
+    let again = format!("{said}{said}state.json\n");
+    until("said again", || host.log("mailer") == again).await;
+}
+
+#[tokio::test]
+async fn a_directory_others_have_access_to_is_closed_to_them() {
+    let host = TestHost::new();
+    let dirs = [host.dir(), host.dir().join("mailer")];
+    fs::create_dir_all(&dirs[1]).unwrap();
+    for dir in &dirs {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let runtime = host.open().await;
+    runtime.apply(vec![sleeper("mailer")]).await.unwrap();
+    for dir in &dirs {
+        let mode = fs::metadata(dir).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700, "{}", dir.display());
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_is_not_there_is_reported_and_started_once_it_is() {
     let host = TestHost::new();
     let runtime = host.open().await;

@@ -3,9 +3,11 @@
 use std::fs;
 
 use mesh_model::{ModuleState, Restart};
+use mesh_runtime::{ProcessRuntime, RuntimeError};
 
 use crate::host::{
-    TestHost, kill, pid, report, runs, shell, sleeper, state, until, until_state, with_restart,
+    TestHost, config, kill, pid, report, runs, shell, sleeper, state, until, until_state,
+    with_restart,
 };
 
 #[tokio::test]
@@ -101,4 +103,21 @@ async fn what_ended_is_reaped_and_what_it_left_is_ended_before_the_next_start() 
     let next = pid(&runtime.states(), "parent");
     runtime.apply(vec![]).await.unwrap();
     assert_eq!(state(next), None, "it is still there to be reaped");
+}
+
+#[tokio::test]
+async fn one_that_outlasts_its_stop_is_reaped_once_it_ends() {
+    let host = TestHost::new();
+    let mut config = config(&host.dir());
+    // Nothing ends in no time, so every stop says that something is left.
+    config.pace.grace = std::time::Duration::ZERO;
+    let (runtime, _) = ProcessRuntime::open(config).await.unwrap();
+    let states = runtime.apply(vec![sleeper("mailer")]).await.unwrap();
+    let refused = runtime.apply(vec![]).await.unwrap_err();
+    assert!(
+        matches!(refused, RuntimeError::Unkillable { .. }),
+        "{refused:?}"
+    );
+    let own = pid(&states, "mailer");
+    until("it is reaped", || state(own).is_none()).await;
 }

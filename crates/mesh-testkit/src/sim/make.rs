@@ -16,19 +16,20 @@ pub(super) fn named<T: FromStr<Err: Debug>>(text: &str) -> T {
 
 /// A user's key, told from any other by its number.
 pub(super) fn user_key(number: u64) -> PublicKey {
-    named(&encoded('U', number))
+    PublicKey::from_raw(raw(number))
 }
 
 /// A key to seal to, told from any other by its number.
 pub(super) fn box_key(number: u64) -> BoxPublicKey {
-    named(&encoded('X', number))
+    BoxPublicKey::from_raw(raw(number))
 }
 
-fn encoded(prefix: char, number: u64) -> String {
-    let digit =
-        |place: u64| char::from(b'A' + u8::try_from((number >> (4 * place)) & 15).unwrap_or(0));
-    let digits: String = (0..16).map(digit).collect();
-    format!("{prefix}{digits}{}", "A".repeat(39))
+fn raw(number: u64) -> [u8; 32] {
+    let mut raw = [0; 32];
+    for (place, byte) in raw.iter_mut().zip(number.to_be_bytes()) {
+        *place = byte;
+    }
+    raw
 }
 
 /// Makes credentials that nobody could use and everybody can tell apart.

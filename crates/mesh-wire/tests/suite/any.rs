@@ -25,11 +25,11 @@ fn event<T: FromStr<Err: Debug> + Debug>() -> impl Strategy<Value = T> {
 }
 
 fn key() -> impl Strategy<Value = PublicKey> {
-    "[UA][A-Z2-7]{55}".prop_map(|text| text.parse().unwrap())
+    any::<[u8; 32]>().prop_map(PublicKey::from_raw)
 }
 
 fn box_key() -> impl Strategy<Value = BoxPublicKey> {
-    "X[A-Z2-7]{55}".prop_map(|text| text.parse().unwrap())
+    any::<[u8; 32]>().prop_map(BoxPublicKey::from_raw)
 }
 
 fn subject() -> impl Strategy<Value = Subject> {
@@ -174,6 +174,7 @@ fn refusal() -> impl Strategy<Value = EnrolmentRefusal> {
         Just(EnrolmentRefusal::NoName),
         number().prop_map(|seconds| EnrolmentRefusal::ClockSkew { seconds }),
         subject().prop_map(|address| EnrolmentRefusal::ForeignAddress { address }),
+        text().prop_map(|what| EnrolmentRefusal::InvalidKey { what }),
     ]
 }
 

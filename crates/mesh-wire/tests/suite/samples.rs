@@ -10,13 +10,11 @@ use mesh_model::{
 use mesh_wire::{Announcement, Mark, Signed};
 
 fn key(letter: char) -> PublicKey {
-    format!("U{}", letter.to_string().repeat(55))
-        .parse()
-        .unwrap()
+    PublicKey::from_raw([u8::try_from(letter).unwrap(); 32])
 }
 
 fn box_key() -> BoxPublicKey {
-    format!("X{}", "7".repeat(55)).parse().unwrap()
+    BoxPublicKey::from_raw([7; 32])
 }
 
 const GENERATION: Generation = Generation {
@@ -163,6 +161,9 @@ pub(crate) fn answers() -> Vec<EnrolmentAnswer> {
         EnrolmentRefusal::ClockSkew { seconds: 4000 },
         EnrolmentRefusal::ForeignAddress {
             address: "somebody.else".parse().unwrap(),
+        },
+        EnrolmentRefusal::InvalidKey {
+            what: "not a key".to_owned(),
         },
     ];
     [accepted(None, None), accepted(Some("edge"), Some("ey.J.x"))]
