@@ -58,7 +58,13 @@ pub(crate) fn admit(
         key: request.key.clone(),
         arrived: false,
     });
-    let labels = record.labels.clone();
+    let named = record.labels.clone();
+    // A host that replaces another is placed as that one was: what the token says of it comes on top.
+    let before = next.nodes.remove(&node);
+    let mut labels = before.map(|before| before.labels).unwrap_or_default();
+    labels.extend(named);
+    // Who had the machine before may have had the secrets of its modules: none of them is good any longer.
+    next.instances.retain(|instance, _| instance.node != node);
     next.nodes.insert(
         node.clone(),
         NodeRecord {

@@ -219,10 +219,7 @@ fn a_rejoin_replaces_the_key_and_tells_the_new_host_anew() {
             .key
             .clone(),
     );
-    rig.create_token("re", |token| {
-        token.rejoin = true;
-        token.node = Some(named("a"));
-    });
+    rig.create_token("re", replaces_a);
     let (_, said) = rig.hear(rig.request("re", None, 'B'));
     assert!(accepted(&said));
     let records = rig.core.records();
@@ -256,14 +253,68 @@ fn a_token_to_rejoin_is_for_a_node_there_is() {
     );
 }
 
+/// A token for whoever replaces the host of node `a`.
+fn replaces_a(token: &mut mesh_model::TokenRecord) {
+    token.rejoin = true;
+    token.node = Some(named("a"));
+}
+
+#[test]
+fn a_node_that_rejoins_keeps_its_labels_and_what_is_placed_by_them() {
+    let mut rig = Rig::with_node_a();
+    let label = |labels: &[(&str, &str)]| -> mesh_model::Labels {
+        let pairs = labels.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        pairs.collect()
+    };
+    let (node, labels) = (named("a"), label(&[("role", "web"), ("rack", "1")]));
+    rig.command(Command::Label { node, labels })
+        .unwrap()
+        .unwrap();
+    let mut declared = declared(None, &[]);
+    let on = mesh_model::Selector::Labels(label(&[("role", "web")]));
+    let placed = mesh_model::Placement { on };
+    declared.placements.insert(named("x"), placed);
+    rig.command(apply(declared)).unwrap().unwrap();
+    rig.create_token("re", |token| {
+        replaces_a(token);
+        token.labels = label(&[("rack", "2")]);
+    });
+    assert!(accepted(&rig.hear(rig.request("re", None, 'B')).1));
+    let labels = &rig.core.records().nodes[&named("a")].labels;
+    assert_eq!(*labels, label(&[("role", "web"), ("rack", "2")]));
+    let told = &rig.core.declarations()[&named("a")].workloads;
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
+fn modules_get_new_credentials_when_their_node_rejoins_even_with_the_same_key_to_seal_to() {
+    let mut rig = Rig::with_node_a();
+    rig.command(apply(declared(None, &[("x", &["a"])])))
+        .unwrap()
+        .unwrap();
+    let key = |rig: &Rig| {
+        let mut instances = rig.core.records().instances.values();
+        instances.next().unwrap().key.clone()
+    };
+    let before = key(&rig);
+    rig.create_token("re", replaces_a);
+    let Message::Enrolment(token, mut request) = rig.request("re", None, 'B') else {
+        unreachable!()
+    };
+    request.box_key = sealer('A');
+    assert!(accepted(&rig.hear(Message::Enrolment(token, request)).1));
+    assert_ne!(key(&rig), before);
+    assert_eq!(
+        rig.core.declarations()[&named("a")].workloads[0].key,
+        key(&rig)
+    );
+}
+
 #[test]
 fn the_host_that_is_replaced_does_not_arrive_for_the_one_that_replaces_it() {
     let mut rig = Rig::with_node_a();
     let _arrived = rig.beat(rig.heartbeat("a", 0));
-    rig.create_token("re", |token| {
-        token.rejoin = true;
-        token.node = Some(named("a"));
-    });
+    rig.create_token("re", replaces_a);
     rig.bus = false;
     let (_, said) = rig.hear(rig.request("re", None, 'B'));
     let Some(Effect::Assert { version, .. }) = said.last() else {
