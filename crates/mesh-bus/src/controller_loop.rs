@@ -14,7 +14,8 @@ use mesh_control::{
     Change, CommandError, CommandId, Controller, Effect, Kept, MessageKey, Mint, Settings, Start,
     StoreRefusal, Ticket,
 };
-use mesh_model::{Generation, NodeName, Revision, Subject, Timestamp};
+use mesh_derive::own_streams;
+use mesh_model::{Generation, NodeName, Revision, StreamSpec, Subject, Timestamp};
 use mesh_wire::Mark;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -69,6 +70,8 @@ pub struct ControllerLoop<B: ControllerBus, L: Ledger, M: Mint> {
     /// What is carried out once this controller has taken over.
     first: Vec<Effect>,
     took_over: bool,
+    /// The mesh's own streams, which taking over needs.
+    own: Vec<StreamSpec>,
     commits: mpsc::UnboundedSender<(Ticket, Vec<Change>)>,
     ledger: Arc<L>,
     happenings: JoinSet<Happening<B::Receipt>>,
@@ -126,6 +129,7 @@ where
     /// A loop that is ready to run, and what it is spoken to through.
     pub fn new(parts: ControllerParts<B, L, M>) -> (Self, ControllerHandle<M>) {
         let now = (parts.clock)();
+        let own = own_streams(&parts.settings.bounds).to_vec();
         let (core, first) =
             Controller::start(parts.kept, parts.start, parts.settings, parts.mint, now);
         let (handle, requests) = handle::pair();
@@ -146,6 +150,7 @@ where
             clock: parts.clock,
             first,
             took_over: false,
+            own,
             commits,
             ledger: parts.ledger,
             happenings: JoinSet::new(),
@@ -164,8 +169,8 @@ where
 
     /// Runs until `stop` is ready, or until going on would lose or overwrite something.
     pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), LoopError> {
-        let (bus, plan) = (Arc::clone(&self.bus), self.core.plan());
-        let take_over = async move { Happening::TookOver(carry::take_over(&*bus, &plan).await) };
+        let (bus, own) = (Arc::clone(&self.bus), std::mem::take(&mut self.own));
+        let take_over = async move { Happening::TookOver(carry::take_over(&*bus, &own).await) };
         self.happenings.spawn(take_over);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -274,6 +279,8 @@ where
                 let result = match result {
                     Ok(asserted) => {
                         note::asserted(&asserted);
+                        // The newest mark may have been lost with its stream, or refused before this.
+                        self.marks.send_modify(|_same| {});
                         Ok(())
                     }
                     Err(error) => Err(error.to_string()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mesh_control::{MessageKey, NodeSettlement, Settlement};
 use mesh_derive::Plan;
-use mesh_model::{BusFacts, EventName, NodeName, SeatName, Subject};
+use mesh_model::{BusFacts, EventName, NodeName, SeatName, StreamSpec, Subject};
 use tokio::sync::watch;
 
 /// What went wrong on the bus.
@@ -121,6 +121,12 @@ pub trait ControllerBus: Send + Sync + 'static {
 
     /// Whether it can be reached, and each change of that.
     fn link(&self) -> watch::Receiver<Link>;
+
+    /// Makes those of these streams that are not there, and touches nothing else: what taking over needs.
+    fn make_streams(
+        &self,
+        streams: &[StreamSpec],
+    ) -> impl Future<Output = Result<(), BusError>> + Send;
 
     /// Takes over: from here on an earlier controller's declarations, marks and assertions are refused, and within a few
     /// seconds it takes no more messages. Each of its calls that finds this out answers [`BusError::Fenced`].

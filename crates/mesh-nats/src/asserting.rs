@@ -282,6 +282,23 @@ impl Asserting<'_> {
     }
 }
 
+/// Makes those of these streams that are not there, and leaves those that are as they are.
+pub(crate) async fn make_missing(
+    api: &Api,
+    replicas: u8,
+    streams: &[StreamSpec],
+) -> Result<(), BusError> {
+    let found = api.streams().await?;
+    let found: BTreeSet<&str> = found.iter().filter_map(FoundStream::name).collect();
+    for spec in streams {
+        if !found.contains(spec.name.as_str()) {
+            let config = overlaid(&stream_fields(spec, replicas), None);
+            api.create_stream(&spec.name, config).await?;
+        }
+    }
+    Ok(())
+}
+
 impl Memory {
     /// Whether something that was asserted is no longer there, or not as it was. One call, or one for each 256 streams.
     pub(crate) async fn is_disturbed(&mut self, api: &Api) -> Result<bool, BusError> {

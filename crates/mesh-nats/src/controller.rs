@@ -8,14 +8,16 @@ use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
 use mesh_bus::{Asserted, BusError, ControllerBus, Delivery, Finding, Link, Queue, Settlement};
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, StreamName, Subject};
+use mesh_model::{
+    BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, StreamName, StreamSpec, Subject,
+};
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ack::{DONE, again_after};
 use crate::api::{Api, ApiCalls};
-use crate::asserting::{Asserting, Memory};
+use crate::asserting::{Asserting, Memory, make_missing};
 use crate::authority::Authority;
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::epoch::{Epoch, Standing, while_last};
@@ -246,6 +248,13 @@ impl ControllerBus for NatsController {
 
     fn link(&self) -> watch::Receiver<Link> {
         self.connection.link()
+    }
+
+    async fn make_streams(&self, streams: &[StreamSpec]) -> Result<(), BusError> {
+        self.connection.require_up()?;
+        self.connection.check_version()?;
+        let _not_asserting = self.memory.lock().await;
+        make_missing(&self.api, self.replicas, streams).await
     }
 
     async fn take_over(&self) -> Result<(), BusError> {

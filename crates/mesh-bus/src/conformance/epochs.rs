@@ -1,11 +1,11 @@
 //! Claims about who is the controller: one at a time, and the one that took over last.
 
 use futures_util::future::join_all;
-use mesh_derive::{Bounds, Plan, derive, subject};
+use mesh_derive::{Bounds, Plan, derive, own_streams, subject};
 use mesh_model::{Labels, NodeName, NodeRecord, Principal, Records, Timestamp};
 
 use super::bench::Bench;
-use super::patience::{ensure, name};
+use super::patience::{ensure, eventually, name};
 use super::{Broken, World};
 use crate::seam::{BusError, ControllerBus, NodeBus};
 
@@ -132,4 +132,45 @@ pub async fn an_idle_controller_another_took_over_from_stops(
         mesh.controller.is_fenced().await,
         "a controller went on although another had taken over",
     )
+}
+
+/// Taking over needs a stream, and where that is not there it is made with nobody shut out for it.
+pub async fn what_taking_over_needs_is_made_and_nothing_else_touched(
+    world: &impl World,
+) -> Result<(), Broken> {
+    let (earlier, newer) = (world.controller().await?, world.controller().await?);
+    let (node, plan) = one_node(world, &earlier)?;
+    earlier.assert(&plan).await?;
+    if !world.delete_stream(&subject::nodes_stream()).await? {
+        return Ok(());
+    }
+    ensure(
+        newer.take_over().await.is_err(),
+        "there was nothing to take over",
+    )?;
+    newer.make_streams(&own_streams(&Bounds::default())).await?;
+    newer.take_over().await?;
+    world.node(&node).await?.report(b"r".to_vec()).await?;
+    let asserted = newer.assert(&plan).await?;
+    ensure(
+        asserted.written.len() == 1,
+        format!(
+            "more than the node's consumer was gone: {:?}",
+            asserted.written
+        ),
+    )
+}
+
+/// A mark that is lost with its stream is left again, though nothing was committed since.
+pub async fn a_mark_lost_with_its_stream_is_left_again(world: &impl World) -> Result<(), Broken> {
+    let mut bench = Bench::open(world).await?;
+    bench.node("a")?;
+    let mesh = bench.run().await?;
+    let bus = mesh.world.controller().await?;
+    let left = async || Ok(bus.mark().await?.is_some());
+    eventually("a mark is left", left).await?;
+    if !mesh.world.delete_stream(&subject::nodes_stream()).await? {
+        return Ok(());
+    }
+    eventually("the mark is left again", left).await
 }

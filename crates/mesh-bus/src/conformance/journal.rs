@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mesh_control::{Change, MessageKey, NodeSettlement, Settlement};
 use mesh_derive::Plan;
-use mesh_model::{BusFacts, NodeName, Subject};
+use mesh_model::{BusFacts, NodeName, StreamSpec, Subject};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -108,6 +108,10 @@ impl<B: ControllerBus> ControllerBus for Watched<B> {
 
     fn link(&self) -> watch::Receiver<Link> {
         self.bus.link()
+    }
+
+    async fn make_streams(&self, streams: &[StreamSpec]) -> Result<(), BusError> {
+        self.bus.make_streams(streams).await
     }
 
     async fn take_over(&self) -> Result<(), BusError> {

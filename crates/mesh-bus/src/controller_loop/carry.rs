@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use mesh_control::{Effect, Mint};
-use mesh_derive::Plan;
-use mesh_model::Declaration;
+use mesh_model::{Declaration, StreamSpec};
 use mesh_wire::{Mark, SignedKind, encode_declaration, encode_enrolment_answer, encode_mark};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -104,23 +103,26 @@ where
     }
 }
 
-/// Takes over, as soon as the bus can be reached. One that holds nothing yet has no epoch to take: its streams come
-/// first.
-pub(super) async fn take_over<B: ControllerBus>(bus: &B, plan: &Plan) -> Result<(), BusError> {
+/// Takes over, as soon as the bus can be reached. One that holds nothing yet has no epoch to take: the mesh's own streams
+/// come first, and nothing else before the store has what the rest follows from.
+pub(super) async fn take_over<B: ControllerBus>(
+    bus: &B,
+    own: &[StreamSpec],
+) -> Result<(), BusError> {
     loop {
         match bus.take_over().await {
             Err(error) if !error.is_final() => tracing::debug!(%error, "not taken over yet"),
             ended => return ended,
         }
-        match bus.assert(plan).await {
-            Ok(_) if bus.take_over().await.is_ok() => return Ok(()),
-            Ok(_) => {}
+        match bus.make_streams(own).await {
+            Ok(()) if bus.take_over().await.is_ok() => return Ok(()),
+            Ok(()) => {}
             Err(error) if error.is_final() => return Err(error),
             Err(error) if error.is_passing() => {
-                tracing::debug!(%error, "not brought to the plan yet");
+                tracing::debug!(%error, "the mesh's own streams are not there yet");
             }
             Err(error) => {
-                tracing::warn!(%error, "the bus cannot be brought to the plan; it is tried again");
+                tracing::warn!(%error, "the mesh's own streams cannot be made; it is tried again");
             }
         }
         sleep(TAKE_AGAIN).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mesh_control::{MessageKey, Queue, Settlement};
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, ConsumerRef, NodeName, Principal, Subject};
+use mesh_model::{BusFacts, ConsumerRef, NodeName, Principal, StreamSpec, Subject};
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::Instant;
 
@@ -127,6 +127,16 @@ impl ControllerBus for LoopbackController {
 
     fn link(&self) -> watch::Receiver<Link> {
         self.shared.link.subscribe()
+    }
+
+    async fn make_streams(&self, streams: &[StreamSpec]) -> Result<(), BusError> {
+        self.shared.change(|state| {
+            state.require_up()?;
+            for spec in streams {
+                state.make_stream(spec);
+            }
+            Ok(())
+        })
     }
 
     async fn take_over(&self) -> Result<(), BusError> {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mesh_derive::{Plan, ack_filters, controller_grant};
-use mesh_model::{BusFacts, ConsumerRef, Filter, Grant, Principal, PublicKey, StreamName, Subject};
+use mesh_model::{
+    BusFacts, ConsumerRef, Filter, Grant, Principal, PublicKey, StreamName, StreamSpec, Subject,
+};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -241,6 +243,12 @@ impl State {
         self.streams.get(consumer.stream())?.wakes(consumer.name())
     }
 
+    /// Makes a stream that is not there.
+    pub(super) fn make_stream(&mut self, spec: &StreamSpec) {
+        let stream = self.streams.entry(spec.name.clone());
+        stream.or_insert_with(|| Stream::new(spec.clone()));
+    }
+
     /// Brings everything to the plan. Grants come last: what may be said is said only once those who follow can hear it.
     pub(super) fn assert(&mut self, plan: &Plan) -> Result<Asserted, BusError> {
         self.require_up()?;
@@ -251,7 +259,7 @@ impl State {
                     asserted.written.push(format!("stream {name}: changed"));
                 }
             } else {
-                self.streams.insert(name.clone(), Stream::new(spec.clone()));
+                self.make_stream(spec);
                 asserted.written.push(format!("stream {name}: made"));
             }
         }

@@ -33,6 +33,8 @@ claims! {
     a_declaration_reaches_its_node_and_is_acknowledged_only_after_the_report
     a_node_that_was_away_hears_only_the_newest_declaration
     a_stale_controller_is_fenced
+    what_taking_over_needs_is_made_and_nothing_else_touched
+    a_mark_lost_with_its_stream_is_left_again
     a_stale_controller_brings_the_bus_to_no_plan
     a_stale_controller_leaves_no_mark
     an_idle_controller_another_took_over_from_stops

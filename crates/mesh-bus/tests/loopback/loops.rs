@@ -55,9 +55,13 @@ fn facts(world: &InProcess, node: &NodeName) -> Vec<Fact> {
 }
 
 fn start<L: Ledger>(world: InProcess, ledger: L) -> Mesh<L> {
+    let facts = facts(&world, &"a".parse().unwrap());
+    start_with(world, facts, ledger)
+}
+
+fn start_with<L: Ledger>(world: InProcess, facts: Vec<Fact>, ledger: L) -> Mesh<L> {
     let node: NodeName = "a".parse().unwrap();
     let (ledger, bus) = (Arc::new(ledger), Arc::new(world.bus.controller()));
-    let facts = facts(&world, &node);
     let parts: ControllerParts<LoopbackController, L, Keys> = ControllerParts {
         kept: Kept::assemble(facts, bus.facts()),
         start: Start::Restored,
@@ -388,6 +392,46 @@ async fn a_panic_in_what_a_loop_began_goes_on_in_the_loop() {
     let mut agent = mesh.agent(Faulty).await;
     let ended = timeout(Duration::from_mins(1), agent.join_next()).await;
     assert!(ended.unwrap().unwrap().unwrap_err().is_panic());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_shut_out_before_the_store_has_what_the_plan_follows_from() {
+    let (world, ledger) = in_memory();
+    let mesh = start(world, ledger);
+    mesh.settled().await;
+    let Mesh {
+        world,
+        mut controller,
+        ..
+    } = mesh;
+    controller.shutdown().await;
+    world.bus.delete_stream(&subject::nodes_stream());
+    // Restored from before the node was enrolled, on a disk that takes nothing yet.
+    let before = MemoryLedger::new(vec![facts(&world, &"a".parse().unwrap()).remove(0)]);
+    before.set(StoreMood::Later);
+    let mesh = start_with(world, before.facts(), before);
+    let nodes = || mesh.world.bus.stored(&subject::nodes_stream());
+    mesh.until(async || nodes() > 0).await;
+    sleep(Duration::from_secs(30)).await;
+    let bus = mesh.world.node(&mesh.node).await.unwrap();
+    bus.report(b"r".to_vec()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_was_lost_with_its_stream_is_left_again() {
+    let (world, ledger) = in_memory();
+    let mesh = start(world, ledger);
+    mesh.settled().await;
+    let bus = mesh.world.bus.controller();
+    mesh.until(async || bus.mark().await.unwrap().is_some())
+        .await;
+    let commits = mesh.ledger.commits();
+    mesh.world.bus.delete_stream(&subject::nodes_stream());
+    mesh.until(async || bus.mark().await.unwrap().is_some())
+        .await;
+    let mark = decode_mark(&bus.mark().await.unwrap().unwrap()).unwrap();
+    assert_eq!(mark.commit, commits);
+    assert_eq!(mesh.ledger.commits(), commits);
 }
 
 /// A store with a mistake in it.
