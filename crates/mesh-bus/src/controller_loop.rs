@@ -23,7 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ended::came_to_its_end;
 use crate::ledger::Ledger;
-use crate::seam::{Asserted, BusError, ControllerBus, Delivery};
+use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Link};
 use crate::signing::Signer;
 use crate::understand;
 
@@ -175,6 +175,8 @@ where
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let bus = Arc::clone(&self.bus);
+        let mut link = bus.link();
+        link.mark_changed();
         let disturbed = bus.disturbed();
         tokio::pin!(stop, disturbed);
         loop {
@@ -200,6 +202,11 @@ where
                         }
                         Err(why) => tracing::debug!(%why, "a heartbeat was ignored"),
                     }
+                }
+                Ok(()) = link.changed() => {
+                    let up = *link.borrow_and_update() == Link::Up;
+                    let effects = self.core.handle_link(up, (self.clock)());
+                    self.carry_out(effects)?;
                 }
                 () = &mut disturbed => {
                     disturbed.set(bus.disturbed());

@@ -92,6 +92,8 @@ pub struct Controller<M> {
     /// Let go, but no copy could be kept yet: they come again until one is.
     overdue: BTreeSet<MessageKey>,
     lane: Lane,
+    /// The bus is reached.
+    link: bool,
     assertion: Assertion,
     undeclared: BTreeMap<NodeName, Undeclared>,
     store: StoreState,
@@ -177,6 +179,7 @@ impl<M: Mint> Controller<M> {
             parking: BTreeMap::new(),
             overdue: BTreeSet::new(),
             lane: Lane::default(),
+            link: true,
             assertion: Assertion::default(),
             undeclared: BTreeMap::new(),
             store: StoreState::Up,

@@ -9,7 +9,7 @@ use super::Controller;
 use super::lane::Origin;
 use crate::amend::CommandError;
 use crate::effect::{Effect, Note};
-use crate::pause::due;
+use crate::pause::Backoff;
 use crate::placement::Mint;
 
 /// How far the bus is known to be what follows from the records.
@@ -22,7 +22,7 @@ pub(super) struct Assertion {
     /// The version being brought there.
     running: Option<u64>,
     /// When to try again.
-    again: Option<Timestamp>,
+    backoff: Backoff,
     /// Who waits until the bus shows a version.
     waiting: Vec<(u64, Origin)>,
     /// What was derived last, while the records are the same.
@@ -45,7 +45,7 @@ pub(super) struct Undeclared {
     /// The generation on its way.
     running: Option<Generation>,
     /// When to try again.
-    again: Option<Timestamp>,
+    backoff: Backoff,
 }
 
 impl<M: Mint> Controller<M> {
@@ -53,6 +53,20 @@ impl<M: Mint> Controller<M> {
     pub fn handle_disturbed(&mut self, now: Timestamp) -> Vec<Effect> {
         self.doubt_every_declaration();
         self.want_assertion(now)
+    }
+
+    /// The bus was reached, or was lost. While it is lost nothing is said to it; it is taken to be there at first.
+    pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if up && !self.link {
+            self.assertion.backoff.retry_now();
+            for undeclared in self.undeclared.values_mut() {
+                undeclared.backoff.retry_now();
+            }
+        }
+        self.link = up;
+        self.retry_outward(now, &mut effects);
+        effects
     }
 
     /// The bus was brought to the plan of a version, or could not be.
@@ -68,12 +82,11 @@ impl<M: Mint> Controller<M> {
         }
         self.assertion.running = None;
         if let Err(why) = result {
-            effects.push(Effect::Note(Note::NotAsserted(why)));
-            self.assertion.again = Some(now.plus(self.settings.retry));
+            self.not_asserted(why, now, &mut effects);
             return effects;
         }
         self.assertion.asserted = version;
-        self.assertion.again = None;
+        self.assertion.backoff = Backoff::default();
         for (after, origin) in std::mem::take(&mut self.assertion.waiting) {
             if after <= version {
                 self.complete(origin, now, &mut effects);
@@ -103,17 +116,19 @@ impl<M: Mint> Controller<M> {
         undeclared.running = None;
         match result {
             Ok(()) => {
+                undeclared.backoff = Backoff::default();
                 let current = self.declarations.get(node).map(|d| d.generation);
                 if current == Some(generation) && undeclared.after <= self.assertion.asserted {
                     self.undeclared.remove(node);
                 }
             }
             Err(why) => {
-                undeclared.again = Some(now.plus(self.settings.retry));
-                effects.push(Effect::Note(Note::NotDeclared(node.clone(), why)));
+                if undeclared.backoff.failed(&why, now, self.settings.retry) {
+                    effects.push(Effect::Note(Note::NotDeclared(node.clone(), why)));
+                }
             }
         }
-        self.declare(now, &mut effects);
+        self.declare(node, now, &mut effects);
         effects
     }
 
@@ -132,6 +147,7 @@ impl<M: Mint> Controller<M> {
     /// instances that are none any more.
     pub(super) fn records_changed(&mut self) {
         self.assertion.plan = None;
+        self.assertion.backoff.retry_now();
         let (nodes, instances) = (&self.records.nodes, &self.records.instances);
         self.declarations.retain(|node, _| nodes.contains_key(node));
         self.reports.retain(|node, _| nodes.contains_key(node));
@@ -156,8 +172,7 @@ impl<M: Mint> Controller<M> {
 
     fn assert(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let assertion = &mut self.assertion;
-        let retry = self.settings.retry;
-        let due = assertion.again.is_none_or(|again| due(again, now, retry));
+        let due = self.link && assertion.backoff.is_due(now, self.settings.retry);
         if self.beginning || assertion.is_current() || assertion.running.is_some() || !due {
             return;
         }
@@ -167,8 +182,7 @@ impl<M: Mint> Controller<M> {
             let plan = derive(&self.records, &self.settings.bounds);
             if let Err(why) = sound(&plan, &self.records.bus) {
                 // No plan that does not hold together is applied, wherever its records came from.
-                assertion.again = Some(now.plus(retry));
-                return effects.push(Effect::Note(Note::NotAsserted(why)));
+                return self.not_asserted(why, now, effects);
             }
             let plan = Arc::new(plan);
             assertion.plan = Some(Arc::clone(&plan));
@@ -177,6 +191,13 @@ impl<M: Mint> Controller<M> {
         let version = assertion.wanted;
         assertion.running = Some(version);
         effects.push(Effect::Assert { version, plan });
+    }
+
+    fn not_asserted(&mut self, why: String, now: Timestamp, effects: &mut Vec<Effect>) {
+        let backoff = &mut self.assertion.backoff;
+        if backoff.failed(&why, now, self.settings.retry) {
+            effects.push(Effect::Note(Note::NotAsserted(why)));
+        }
     }
 
     /// A new declaration takes the place of the one before, once the bus is ready for it.
@@ -197,12 +218,15 @@ impl<M: Mint> Controller<M> {
 
     /// A node is told with the next version of the bus.
     pub(super) fn doubt(&mut self, node: &NodeName, unless_there: bool) {
-        let running = self.undeclared.get(node).and_then(|u| u.running);
+        let before = self.undeclared.get(node);
+        let running = before.and_then(|before| before.running);
+        let mut backoff = before.map_or_else(Backoff::default, |before| before.backoff.clone());
+        backoff.retry_now();
         let undeclared = Undeclared {
             after: self.assertion.wanted + 1,
             unless_there,
             running,
-            again: None,
+            backoff,
         };
         self.undeclared.insert(node.clone(), undeclared);
     }
@@ -226,26 +250,30 @@ impl<M: Mint> Controller<M> {
         effects.extend(self.want_assertion(now));
     }
 
-    fn declare(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn declare(&mut self, node: &NodeName, now: Timestamp, effects: &mut Vec<Effect>) {
         let (asserted, retry) = (self.assertion.asserted, self.settings.retry);
-        for (node, undeclared) in &mut self.undeclared {
-            let due = undeclared.again.is_none_or(|again| due(again, now, retry));
-            if undeclared.after > asserted || undeclared.running.is_some() || !due {
-                continue;
-            }
-            let Some(declaration) = self.declarations.get(node) else {
-                continue;
-            };
-            undeclared.running = Some(declaration.generation);
-            effects.push(Effect::Declare {
-                declaration: declaration.clone(),
-                unless_there: undeclared.unless_there,
-            });
+        let Some(undeclared) = self.undeclared.get_mut(node) else {
+            return;
+        };
+        let due = self.link && undeclared.backoff.is_due(now, retry);
+        if undeclared.after > asserted || undeclared.running.is_some() || !due {
+            return;
         }
+        let Some(declaration) = self.declarations.get(node) else {
+            return;
+        };
+        undeclared.running = Some(declaration.generation);
+        effects.push(Effect::Declare {
+            declaration: declaration.clone(),
+            unless_there: undeclared.unless_there,
+        });
     }
 
     pub(super) fn retry_outward(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        self.declare(now, effects);
+        let nodes: Vec<NodeName> = self.undeclared.keys().cloned().collect();
+        for node in &nodes {
+            self.declare(node, now, effects);
+        }
         self.assert(now, effects);
     }
 }

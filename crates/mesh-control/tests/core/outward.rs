@@ -111,3 +111,77 @@ fn a_clock_set_back_does_not_keep_the_store_closed() {
     rig.pass(0);
     assert!(rig.core.status(rig.time()).store_up);
 }
+
+fn outward(said: &[Effect]) -> usize {
+    let is = |e: &&Effect| matches!(e, Effect::Assert { .. } | Effect::Declare { .. });
+    said.iter().filter(is).count()
+}
+
+#[test]
+fn nothing_is_said_to_a_bus_that_is_not_reached_and_everything_once_it_is() {
+    let mut rig = Rig::with_node_a();
+    assert!(rig.core.handle_link(false, rig.time()).is_empty());
+    let _stored = rig.command(apply(declared(None, &[("x", &["a"])])));
+    rig.pass(600_000);
+    assert_eq!(outward(&rig.said), 0);
+    let effects = rig.core.handle_link(true, rig.time());
+    rig.carry_out(effects);
+    assert_eq!(outward(&rig.said), 2);
+    assert!(rig.core.is_settled());
+}
+
+#[test]
+fn a_bus_that_refuses_is_tried_ever_more_rarely_and_said_so_once() {
+    let mut rig = Rig::with_node_a();
+    rig.bus = false;
+    let _stored = rig.command(apply(declared(None, &[("x", &["a"])])));
+    let (mut tried, mut notes) = (0, 0);
+    let mut said = std::mem::take(&mut rig.said);
+    for _ in 0..6_000 {
+        for effect in std::mem::take(&mut said) {
+            match effect {
+                Effect::Assert { version, .. } => {
+                    tried += 1;
+                    let result = Err("no".to_owned());
+                    said.extend(rig.core.handle_asserted(version, result, rig.time()));
+                }
+                Effect::Note(mesh_control::Note::NotAsserted(_)) => notes += 1,
+                _ => {}
+            }
+        }
+        rig.now += 100;
+        said.extend(rig.core.tick(rig.time()));
+    }
+    assert!((20..30).contains(&tried), "{tried} times in ten minutes");
+    assert_eq!(notes, 1);
+    let effects = rig.core.handle_link(false, rig.time());
+    assert!(effects.is_empty());
+    assert_eq!(outward(&rig.core.handle_link(true, rig.time())), 1);
+}
+
+#[test]
+fn a_declaration_that_ends_has_no_other_nodes_looked_through() {
+    let mut rig = Rig::with_node_a();
+    rig.join("b", 'B');
+    rig.bus = false;
+    let effects = rig.core.handle_disturbed(rig.time());
+    let Some(Effect::Assert { version, .. }) = effects.first() else {
+        panic!("{effects:?}")
+    };
+    let said = rig.core.handle_asserted(*version, Ok(()), rig.time());
+    assert_eq!(told(&said).len(), 2);
+    let mut failed = |node: &str| {
+        let generation = rig.generation(node);
+        let result = Err("no".to_owned());
+        let (node, now) = (named(node), rig.time());
+        rig.core.handle_declared(&node, generation, result, now)
+    };
+    assert!(told(&failed("a")).is_empty());
+    rig.now += 500;
+    let generation = rig.generation("b");
+    let said = rig
+        .core
+        .handle_declared(&named("b"), generation, Ok(()), rig.time());
+    assert!(told(&said).is_empty(), "node a waits for the tick");
+    assert_eq!(told(&rig.core.tick(rig.time())).len(), 1);
+}
