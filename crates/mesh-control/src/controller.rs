@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mesh_derive::Bounds;
 use mesh_model::{
-    BusFacts, Declaration, Heartbeat, InstanceRef, MeshName, NodeName, PublicKey, Records, Report,
-    Timestamp,
+    BusFacts, Declaration, Generation, Heartbeat, InstanceRef, MeshName, NodeName, PublicKey,
+    Records, Report, Seq, Timestamp,
 };
 use mesh_window::{Limits, Window};
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,8 @@ pub struct Controller<M> {
     in_hand: BTreeSet<MessageKey>,
     in_store: BTreeMap<MessageKey, Report>,
     parking: BTreeMap<MessageKey, Parking>,
+    /// The newest report of a node that the store never will take.
+    unstorable: BTreeMap<NodeName, (Generation, Seq)>,
     /// Let go, but no copy could be kept yet: they come again until one is.
     overdue: BTreeSet<MessageKey>,
     lane: Lane,
@@ -177,6 +179,7 @@ impl<M: Mint> Controller<M> {
             in_hand: BTreeSet::new(),
             in_store: BTreeMap::new(),
             parking: BTreeMap::new(),
+            unstorable: BTreeMap::new(),
             overdue: BTreeSet::new(),
             lane: Lane::default(),
             link: true,
@@ -209,7 +212,10 @@ impl<M: Mint> Controller<M> {
             (_, Err(StoreRefusal::Stop(why))) => effects.push(Effect::Stop(why)),
             (Ticket::Message(key), Ok(())) => self.report_taken(key, now, &mut effects),
             (Ticket::Message(key), Err(StoreRefusal::Never(why))) => {
-                self.in_store.remove(&key);
+                if let Some(report) = self.in_store.remove(&key) {
+                    let newest = self.unstorable.entry(report.id.node).or_default();
+                    *newest = (report.id.generation, report.id.seq).max(*newest);
+                }
                 self.park(key, why, &mut effects);
             }
             (Ticket::Message(key), Err(StoreRefusal::Later(why))) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mesh_model::{Generation, Heartbeat, InstanceRef, Report, ReportId, Seq, Timestamp};
+use mesh_model::{Generation, Heartbeat, InstanceRef, Outcome, Report, ReportId, Seq, Timestamp};
 use mesh_window::Verdict;
 
 use super::{Controller, Parking, Presence, StoreState};
@@ -279,7 +279,7 @@ impl<M: Mint> Controller<M> {
         if newly_deaf {
             let what = "it hears nothing from its consumer".to_owned();
             effects.push(Effect::Note(Note::Node(node.clone(), what)));
-            effects.extend(self.want_assertion(now));
+            self.look_at_consumers(now, &mut effects);
         }
         if behind.is_some_and(|since| now.since(since) >= self.settings.ask_again) {
             self.tell_again(&node, now, &mut effects);
@@ -297,11 +297,20 @@ impl<M: Mint> Controller<M> {
         let Some(declared) = self.declarations.get(&heartbeat.node) else {
             return false;
         };
-        if heartbeat.applied != Some(declared.generation) {
-            return true;
+        // Asked for again, what the store never takes would be let go again.
+        let last = (declared.generation, heartbeat.seq);
+        if self.unstorable.get(&heartbeat.node) == Some(&last) {
+            return false;
         }
-        self.newest_report(&heartbeat.node).is_none_or(|newest| {
-            newest.id.generation != declared.generation || newest.id.seq < heartbeat.seq
+        let applied = heartbeat.applied == Some(declared.generation);
+        let newest = self.newest_report(&heartbeat.node);
+        newest.is_none_or(|newest| {
+            // A node that stands by what it says of the declaration has it, and tries again by itself.
+            let failed = matches!(newest.outcome, Outcome::Failed { .. });
+            let stands = failed && newest.id.seq == heartbeat.seq;
+            newest.id.generation != declared.generation
+                || newest.id.seq < heartbeat.seq
+                || !(applied || stands)
         })
     }
 }

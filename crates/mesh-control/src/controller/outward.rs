@@ -9,7 +9,7 @@ use super::Controller;
 use super::lane::Origin;
 use crate::amend::CommandError;
 use crate::effect::{Effect, Note};
-use crate::pause::Backoff;
+use crate::pause::{Backoff, passed};
 use crate::placement::Mint;
 
 /// How far the bus is known to be what follows from the records.
@@ -25,6 +25,10 @@ pub(super) struct Assertion {
     backoff: Backoff,
     /// Who waits until the bus shows a version.
     waiting: Vec<(u64, Origin)>,
+    /// When consumers were looked at last because a node heard nothing.
+    looked: Timestamp,
+    /// Another node hears nothing since.
+    look: bool,
     /// What was derived last, while the records are the same.
     plan: Option<Arc<Plan>>,
 }
@@ -151,6 +155,7 @@ impl<M: Mint> Controller<M> {
         let (nodes, instances) = (&self.records.nodes, &self.records.instances);
         self.declarations.retain(|node, _| nodes.contains_key(node));
         self.reports.retain(|node, _| nodes.contains_key(node));
+        self.unstorable.retain(|node, _| nodes.contains_key(node));
         self.presence.retain(|node, _| nodes.contains_key(node));
         self.undeclared.retain(|node, _| nodes.contains_key(node));
         self.announced.retain(|of, _| instances.contains_key(of));
@@ -247,7 +252,26 @@ impl<M: Mint> Controller<M> {
         let what = "it differs from what it was told; it is told again".to_owned();
         effects.push(Effect::Note(Note::Node(node.clone(), what)));
         self.doubt(node, false);
-        effects.extend(self.want_assertion(now));
+        // It was told before, so the bus was ready for it: it need not be looked at as a whole.
+        if let Some(undeclared) = self.undeclared.get_mut(node) {
+            undeclared.after = self.assertion.asserted;
+        }
+        self.declare(node, now, effects);
+    }
+
+    /// A node hears nothing from its consumer: the bus is looked at as a whole, once for all that say so in a while.
+    pub(super) fn look_at_consumers(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.assertion.look = true;
+        self.look_if_due(now, effects);
+    }
+
+    fn look_if_due(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let assertion = &mut self.assertion;
+        if assertion.look && passed(assertion.looked, now, self.settings.ask_again) {
+            assertion.look = false;
+            assertion.looked = now;
+            effects.extend(self.want_assertion(now));
+        }
     }
 
     fn declare(&mut self, node: &NodeName, now: Timestamp, effects: &mut Vec<Effect>) {
@@ -274,6 +298,7 @@ impl<M: Mint> Controller<M> {
         for node in &nodes {
             self.declare(node, now, effects);
         }
+        self.look_if_due(now, effects);
         self.assert(now, effects);
     }
 }

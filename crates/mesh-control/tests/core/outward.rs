@@ -102,6 +102,30 @@ fn a_node_that_is_deaf_has_its_consumer_looked_at_once() {
 }
 
 #[test]
+fn many_deaf_nodes_have_the_bus_looked_at_once_in_a_while() {
+    let mut rig = Rig::new();
+    let names = ["a", "b", "c", "d", "e"];
+    for (name, key) in names.into_iter().zip('A'..) {
+        rig.join(name, key);
+        let _arrived = rig.beat(rig.heartbeat(name, 0));
+    }
+    rig.said.clear();
+    for name in names {
+        let mut heartbeat = rig.heartbeat(name, 0);
+        heartbeat.deaf = true;
+        let said = rig.beat(heartbeat);
+        rig.said.extend(said);
+    }
+    assert_eq!(outward(&rig.said), 1);
+    rig.pass(19_999);
+    assert_eq!(outward(&rig.said), 1);
+    rig.pass(1);
+    assert_eq!(outward(&rig.said), 2, "for those that said so since");
+    rig.pass(60_000);
+    assert_eq!(outward(&rig.said), 2);
+}
+
+#[test]
 fn a_clock_set_back_does_not_keep_the_store_closed() {
     let mut rig = Rig::with_node_a();
     rig.disk = Disk::Refuses { written: false };

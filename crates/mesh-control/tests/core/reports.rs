@@ -257,8 +257,47 @@ fn a_node_that_stays_behind_is_told_again_and_not_before() {
         rig.now += 1;
         let said = rig.beat(heartbeat);
         assert!(matches!(told(&said)[..], [(_, false)]), "{said:?}");
+        let asserts = |effect: &Effect| matches!(effect, Effect::Assert { .. });
+        assert!(!said.iter().any(asserts), "its consumer is there");
         assert!(told(&rig.beat(rig.heartbeat("a", 5))).is_empty());
     }
+}
+
+/// Whether a node that goes on saying this is told again within a minute.
+fn told_again(rig: &mut Rig, heartbeat: &mesh_model::Heartbeat) -> bool {
+    let mut again = false;
+    for _ in 0..6 {
+        again |= !told(&rig.beat(heartbeat.clone())).is_empty();
+        rig.now += 10_000;
+    }
+    again
+}
+
+#[test]
+fn a_node_that_says_it_cannot_is_not_told_the_same_again_unless_it_forgot_that() {
+    let mut rig = Rig::with_node_a();
+    let mut report = rig.report("a", 5);
+    let reason = "no such program".to_owned();
+    report.outcome = mesh_model::Outcome::Failed { reason };
+    let _recorded = rig.hear(says(&report));
+    let mut heartbeat = rig.heartbeat("a", 5);
+    heartbeat.applied = None;
+    assert!(!told_again(&mut rig, &heartbeat));
+    heartbeat.seq = mesh_model::Seq(0);
+    assert!(told_again(&mut rig, &heartbeat), "its disk was lost");
+}
+
+#[test]
+fn a_report_the_store_never_takes_is_not_asked_for_again() {
+    let mut rig = Rig::with_node_a();
+    rig.disk = Disk::Never;
+    let (_, said) = rig.hear(says(&rig.report("a", 5)));
+    assert_eq!(parks(&said), 1);
+    rig.disk = Disk::Takes;
+    let heartbeat = rig.heartbeat("a", 5);
+    assert!(!told_again(&mut rig, &heartbeat));
+    let heartbeat = rig.heartbeat("a", 6);
+    assert!(told_again(&mut rig, &heartbeat), "a later one may be taken");
 }
 
 #[test]
