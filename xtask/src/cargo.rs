@@ -117,6 +117,15 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.args(arguments).current_dir(root());
+    // What cargo told this program about itself would look to build scripts like a change, and have them run anew.
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if told {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

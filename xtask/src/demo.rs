@@ -73,7 +73,7 @@ fn perform(options: &Options) -> Result<Seen> {
     match act::play(&mut stage) {
         Ok(seen) if options.keep => {
             stage.keep();
-            try_next(&stage);
+            try_next(&stage)?;
             Ok(seen)
         }
         Ok(seen) => {
@@ -117,8 +117,9 @@ fn show(seen: &Seen, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn try_next(stage: &Stage) {
+fn try_next(stage: &Stage) -> Result<()> {
     let (ctl, dir) = (stage.meshctl_line(), stage.dir().display());
+    let empty = stage.empty_mesh()?;
     for line in [
         format!("it is left running in {dir}; try:"),
         format!("  {ctl} status"),
@@ -126,8 +127,15 @@ fn try_next(stage: &Stage) {
         format!("  {ctl} seat release post"),
         format!("  {ctl} token create --node three"),
         format!("  tail -f {dir}/out/listener.log"),
-        format!("and end it with: kill {}", stage.pids()),
+        "and end it: the modules by declaring none, then the agents, the controller, the folder"
+            .to_owned(),
+        format!(
+            "  {ctl} apply {} && kill {} && rm -r {dir}",
+            empty.display(),
+            stage.pids()
+        ),
     ] {
         out::step("demo", line);
     }
+    Ok(())
 }

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 pub(crate) fn data(text: &str) {
     let mut stdout = std::io::stdout();
     // Whoever read has read enough.
-    let _unread = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let _unread = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
 }
 
 /// What a person is told beside the data.

@@ -160,6 +160,21 @@ impl<B: ControllerBus> Control for Surface<B> {
             let message = "a token to rejoin with names the node it is for";
             return Err(ApiError::new(Code::Invalid, message));
         }
+        if let (Some(node), false) = (request.node.clone(), request.rejoin) {
+            let look = self.shared.handle.look(move |controller, _| {
+                controller
+                    .records()
+                    .nodes
+                    .contains_key(&node)
+                    .then_some(node)
+            });
+            if let Some(node) = look.await.map_err(gone)? {
+                let message = format!(
+                    "node {node} is enrolled; to replace its key use `meshctl node rejoin {node}`, or name another node"
+                );
+                return Err(ApiError::new(Code::Conflict, message));
+            }
+        }
         let key = UserKey::generate().map_err(failed)?;
         let expires = mesh_host::now().plus(request.ttl_secs.saturating_mul(1000));
         let id = token_id(&key)?;

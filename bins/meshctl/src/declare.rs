@@ -20,7 +20,7 @@ use crate::out;
 pub(crate) fn load(dir: &Path) -> anyhow::Result<Declared> {
     mesh_files::load(dir).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{} is not applied:\n{}", dir.display(), lines.join("\n"))
+        anyhow::anyhow!("{} is not taken:\n{}", dir.display(), lines.join("\n"))
     })
 }
 
@@ -30,12 +30,12 @@ pub(crate) async fn plan(cli: &Cli, dir: &Path) -> anyhow::Result<ExitCode> {
     let preview = cli.client().plan(&PlanRequest { declared }).await?;
     match cli.output {
         Output::Json => out::json("Plan", &preview)?,
-        Output::Table | Output::Name => out::data(&preview_text(&preview)),
+        Output::Table | Output::Name => out::data(&preview_text(&preview, dir)),
     }
     Ok(ExitCode::from(u8::from(!preview.is_empty())))
 }
 
-fn preview_text(preview: &Preview) -> String {
+fn preview_text(preview: &Preview, dir: &Path) -> String {
     let revision = preview.revision;
     if preview.is_empty() {
         return format!("revision {revision}: nothing to change\n");
@@ -52,7 +52,9 @@ fn preview_text(preview: &Preview) -> String {
         lines.push(format!("told anew: {}", nodes.join(", ")));
     }
     lines.push(format!(
-        "apply it with: meshctl apply DIR --if-revision {revision}\n"
+        "apply it with: meshctl apply {} --if-revision {revision}
+",
+        dir.display()
     ));
     lines.join("\n")
 }
@@ -80,6 +82,7 @@ async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
     loop {
         let status = client.status().await?;
         if status.waiting_for.is_empty() {
+            out::note("it is true on every node");
             return done(cli, revision);
         }
         if status.waiting_for != said {

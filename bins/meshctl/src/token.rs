@@ -92,7 +92,10 @@ fn hint(token: &str, node: Option<&NodeName>) {
         return;
     }
     let enrol = mesh_host::how_to_run("enrol");
-    let name = node.map_or("NAME", NodeName::as_str);
+    let line = match node {
+        Some(node) => format!("  MESH_TOKEN={token} {enrol} --dir ./{node}"),
+        None => format!("  MESH_TOKEN={token} {enrol} --dir ./NAME --name NAME"),
+    };
     out::note("on the host that is to join, with a folder of its own:");
-    out::note(&format!("  MESH_TOKEN={token} {enrol} --dir ./{name}"));
+    out::note(&line);
 }

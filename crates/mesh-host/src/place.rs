@@ -54,14 +54,25 @@ pub fn search_path() -> Option<OsString> {
     variable("PATH")
 }
 
-/// How a person runs one of the mesh's programs from where they are: through cargo in a checkout, by name elsewhere.
+/// How a person runs one of the mesh's programs from where they are: by name; in a checkout the one that was built beside
+/// this, or through cargo.
 pub fn how_to_run(program: &str) -> String {
-    let here = std::env::current_exe().unwrap_or_default();
-    if is_cargos(&here) {
-        format!("cargo run -p {program} --")
-    } else {
-        program.to_owned()
+    let this = std::env::current_exe().unwrap_or_default();
+    let beside = this.with_file_name(program);
+    match (is_cargos(&this), beside.exists()) {
+        (true, true) => shown(&beside),
+        (true, false) => format!("cargo run -p {program} --"),
+        (false, _) => program.to_owned(),
     }
+}
+
+/// A path as short as it can be typed here.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here)
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 /// Whether a program lies where cargo puts what it built.

@@ -119,12 +119,7 @@ impl Stage {
     /// if anything is left.
     pub(crate) fn strike(mut self) -> Result<()> {
         self.say("declaring an empty mesh, so that nothing runs");
-        let empty = self.dir().join("empty");
-        fs::create_dir_all(empty.join("modules"))?;
-        fs::write(
-            empty.join("mesh.toml"),
-            "version = 1\n[mesh]\nname = \"hello\"\n",
-        )?;
+        let empty = self.empty_mesh()?;
         self.ctl.run(&["apply", &empty.display().to_string()])?;
         self.say("stopping the agents, then the controller and its bus");
         while let Some(mut service) = self.services.pop() {
@@ -142,6 +137,17 @@ impl Stage {
         }
         self.say("nothing is left running");
         Ok(())
+    }
+
+    /// A directory that declares nothing.
+    pub(crate) fn empty_mesh(&self) -> Result<PathBuf> {
+        let empty = self.dir().join("empty");
+        fs::create_dir_all(empty.join("modules"))?;
+        fs::write(
+            empty.join("mesh.toml"),
+            "version = 1\n[mesh]\nname = \"hello\"\n",
+        )?;
+        Ok(empty)
     }
 
     /// Ends everything at once, in no order.

@@ -12,7 +12,8 @@ use crate::version::Version;
 pub enum FindServerError {
     /// None anywhere.
     #[error(
-        "no nats-server in {searched}: install nats-server {needed} or newer, or say where it is"
+        "no nats-server in {searched}: `cargo xtask setup` in a checkout of the mesh gets one, or install {needed} or newer and name \
+         its folder as server_dir in [bus.nats]"
     )]
     None {
         /// Where it was looked for.
