@@ -267,7 +267,14 @@ impl World {
             ) else {
                 continue;
             };
-            living.insert(node.clone());
+            // What the store never takes is parked and not asked for again: it is all there is to hear of that node.
+            let unstorable = host
+                .said
+                .as_ref()
+                .is_some_and(|said| self.store.never.contains(said));
+            if !unstorable {
+                living.insert(node.clone());
+            }
             let declared = controller.declarations().get(node).map(|d| d.generation);
             let applied = agent.applied();
             self.law(applied.is_some() && applied == declared, || {
@@ -277,7 +284,7 @@ impl World {
                 .newest_report(node)
                 .map(|report| report.id.clone());
             let said = host.said;
-            self.law(newest.is_some() && newest == said, || {
+            self.law(unstorable || newest.is_some() && newest == said, || {
                 format!("{node} said {said:?} last; recorded is {newest:?}")
             });
         }

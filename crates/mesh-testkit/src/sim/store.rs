@@ -1,8 +1,9 @@
 //! The model store: takes commits in order, refuses for a while, and may have taken what it says it has not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mesh_control::{Change, Fact, FactKey, StoreRefusal, Ticket};
+use mesh_model::ReportId;
 
 pub(super) type Facts = BTreeMap<FactKey, Fact>;
 
@@ -18,6 +19,8 @@ pub(super) struct Store {
     pub(super) dead: bool,
     /// It refuses until then.
     pub(super) refuses_until: u64,
+    /// Reports it never will take.
+    pub(super) never: BTreeSet<ReportId>,
 }
 
 impl Store {
@@ -38,7 +41,8 @@ impl Store {
                 self.take(&changes);
             }
             Err(StoreRefusal::Later("no space left".to_owned()))
-        } else if never {
+        } else if never || reports(&changes).any(|id| self.never.contains(id)) {
+            self.never.extend(reports(&changes).cloned());
             Err(StoreRefusal::Never("too large".to_owned()))
         } else {
             self.take(&changes);
@@ -59,4 +63,12 @@ impl Store {
             }
         }
     }
+}
+
+/// The reports a commit keeps.
+fn reports(changes: &[Change]) -> impl Iterator<Item = &ReportId> {
+    changes.iter().filter_map(|change| match change {
+        Change::Put(Fact::Report(report)) => Some(&report.id),
+        _ => None,
+    })
 }
