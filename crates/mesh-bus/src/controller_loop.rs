@@ -23,7 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ended::came_to_its_end;
 use crate::ledger::Ledger;
-use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Link};
+use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Disturbance, Link};
 use crate::signing::Signer;
 use crate::understand;
 
@@ -208,9 +208,13 @@ where
                     let effects = self.core.handle_link(up, (self.clock)());
                     self.carry_out(effects)?;
                 }
-                () = &mut disturbed => {
+                what = &mut disturbed => {
                     disturbed.set(bus.disturbed());
-                    let effects = self.core.handle_disturbed((self.clock)());
+                    let now = (self.clock)();
+                    let effects = match what {
+                        Disturbance::Definitions => self.core.handle_touched(now),
+                        Disturbance::Declarations => self.core.handle_disturbed(now),
+                    };
                     self.carry_out(effects)?;
                 }
                 _ = ticks.tick() => {

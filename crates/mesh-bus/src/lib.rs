@@ -3,6 +3,7 @@
 mod agent_loop;
 pub mod conformance;
 mod controller_loop;
+mod disturbed;
 mod ended;
 mod ledger;
 pub mod loopback;
@@ -12,10 +13,11 @@ mod understand;
 
 pub use agent_loop::{AgentLoop, AgentParts, Memory, Seen, States, Workloads};
 pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};
+pub use disturbed::Disturbed;
 pub use ledger::Ledger;
 pub use mesh_control::{MessageKey, NodeSettlement, Queue, Settlement};
 pub use seam::{
-    Asserted, BusError, ControllerBus, Delivery, Finding, Incoming, JoinerBus, Link, Listener,
-    ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,
+    Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Incoming, JoinerBus, Link,
+    Listener, ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,
 };
 pub use signing::{Signer, UnsignedError, Verifier};

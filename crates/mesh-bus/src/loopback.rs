@@ -18,7 +18,7 @@ use mesh_model::{
     StreamName, Subject, TokenId,
 };
 
-use crate::seam::BusError;
+use crate::seam::{BusError, Disturbance};
 use queue::Stored;
 use state::Shared;
 
@@ -93,7 +93,7 @@ impl Loopback {
         let was = self
             .0
             .change(|state| state.streams.remove(stream).is_some());
-        self.0.disturb();
+        self.0.disturb(Disturbance::of(stream));
         was
     }
 
@@ -103,7 +103,7 @@ impl Loopback {
             let stream = state.streams.get_mut(consumer.stream());
             stream.is_some_and(|stream| stream.delete_consumer(consumer.name()))
         });
-        self.0.disturb();
+        self.0.disturb(Disturbance::Definitions);
         was
     }
 

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use mesh_control::{MessageKey, NodeSettlement, Settlement};
-use mesh_derive::Plan;
-use mesh_model::{BusFacts, EventName, NodeName, SeatName, StreamSpec, Subject};
+use mesh_derive::{Plan, subject};
+use mesh_model::{BusFacts, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject};
 use tokio::sync::watch;
 
 /// What went wrong on the bus.
@@ -93,6 +93,26 @@ pub struct Delivery<R> {
     pub receipt: R,
 }
 
+/// What may have been changed behind the controller's back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Disturbance {
+    /// Definitions.
+    Definitions,
+    /// Those, and what nodes were told: their declarations may be gone.
+    Declarations,
+}
+
+impl Disturbance {
+    /// What it is that a stream is another one, or was.
+    pub fn of(stream: &StreamName) -> Self {
+        if *stream == subject::nodes_stream() {
+            Self::Declarations
+        } else {
+            Self::Definitions
+        }
+    }
+}
+
 /// What bringing the bus to a plan took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asserted {
@@ -136,9 +156,9 @@ pub trait ControllerBus: Send + Sync + 'static {
     /// definition exists and every user of the plan can connect.
     fn assert(&self, plan: &Plan) -> impl Future<Output = Result<Asserted, BusError>> + Send;
 
-    /// Returns when definitions may have been changed by somebody else, or may have been while the bus was away. May be
-    /// dropped.
-    fn disturbed(&self) -> impl Future<Output = ()> + Send;
+    /// Returns when what the mesh defined may have been changed by somebody else, or may have been while the bus was away.
+    /// May be dropped.
+    fn disturbed(&self) -> impl Future<Output = Disturbance> + Send;
 
     /// Waits for messages of both queues and takes at most `max`; comes back empty-handed after a while. Must be run to
     /// its end: what it took and did not return is sent again only after the ack wait.

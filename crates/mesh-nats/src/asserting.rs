@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use mesh_bus::{Asserted, BusError, Finding};
+use mesh_bus::{Asserted, BusError, Disturbance, Finding};
 use mesh_derive::{Plan, subject};
 use mesh_model::{ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
 use serde_json::Value;
@@ -300,8 +300,25 @@ pub(crate) async fn make_missing(
 }
 
 impl Memory {
-    /// Whether something that was asserted is no longer there, or not as it was. One call, or one for each 256 streams.
-    pub(crate) async fn is_disturbed(&mut self, api: &Api) -> Result<bool, BusError> {
+    /// What an advisory tells of, if that was asserted: `kind.action.stream` or `kind.action.stream.consumer`.
+    pub(crate) fn touched(&self, advisory: &str) -> Option<Disturbance> {
+        let mut words = advisory.split('.').skip(2);
+        let stream = StreamName::new(words.next()?).ok()?;
+        match words.next() {
+            None => self
+                .streams
+                .contains_key(&stream)
+                .then(|| Disturbance::of(&stream)),
+            Some(name) => {
+                let consumer = ConsumerRef::new(stream, name).ok()?;
+                let ours = self.consumers.contains(&consumer);
+                ours.then_some(Disturbance::Definitions)
+            }
+        }
+    }
+
+    /// The first that was asserted and is no longer there, or not as it was. One call, or one for each 256 streams.
+    pub(crate) async fn disturbed(&mut self, api: &Api) -> Result<Option<Disturbance>, BusError> {
         let found = api.streams().await?;
         let found: BTreeMap<&str, &FoundStream> = found
             .iter()
@@ -309,17 +326,17 @@ impl Memory {
             .collect();
         for (name, declared) in &self.streams {
             let Some(found) = found.get(name.as_str()) else {
-                return Ok(true);
+                return Ok(Some(Disturbance::of(name)));
             };
             let had = self.counts.entry(name.clone()).or_default();
             let has = found.state.consumer_count;
             if has < *had || !differences(declared, &found.config).is_empty() {
-                return Ok(true);
+                return Ok(Some(Disturbance::Definitions));
             }
             // One that somebody adds must not hide that another is gone.
             *had = has;
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Streams that soon take no further consumer.
@@ -413,3 +430,29 @@ fn unchangeable(what: String, difference: &Difference, remedy: String) -> BusErr
 
 const WRITES_IN_FLIGHT: usize = 16;
 const STREAMS_IN_FLIGHT: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_asserted_is_disturbed() {
+        let mut memory = Memory::default();
+        for stream in [subject::nodes_stream(), subject::control_stream()] {
+            memory.streams.insert(stream, Fields::new());
+        }
+        let node = ConsumerRef::new(subject::nodes_stream(), "a").unwrap();
+        memory.consumers.insert(node);
+        for (advisory, touched) in [
+            ("STREAM.DELETED.NODES", Some(Disturbance::Declarations)),
+            ("STREAM.UPDATED.CONTROL", Some(Disturbance::Definitions)),
+            ("CONSUMER.DELETED.NODES.a", Some(Disturbance::Definitions)),
+            ("STREAM.DELETED.SOMEBODYS", None),
+            ("CONSUMER.DELETED.NODES.somebodys", None),
+            ("CONSUMER.DELETED.SOMEBODYS.a", None),
+            ("STREAM.DELETED", None),
+        ] {
+            assert_eq!(memory.touched(advisory), touched, "{advisory}");
+        }
+    }
+}

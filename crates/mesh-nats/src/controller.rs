@@ -1,17 +1,21 @@
 //! The controller's side of the bus.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
-use mesh_bus::{Asserted, BusError, ControllerBus, Delivery, Finding, Link, Queue, Settlement};
+use mesh_bus::{
+    Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Queue,
+    Settlement,
+};
 use mesh_derive::{Plan, subject};
 use mesh_model::{
     BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, StreamName, StreamSpec, Subject,
 };
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -52,12 +56,13 @@ pub struct NatsController {
     replicas: u8,
     api: Arc<Api>,
     memory: Arc<Mutex<Memory>>,
-    disturbed: Arc<Notify>,
+    disturbed: Arc<Disturbed>,
     epoch: Epoch,
     taking: Mutex<Taking>,
     follows_events: AtomicBool,
     heartbeats: Mutex<Subscriber>,
-    _watch: JoinSet<()>,
+    /// Joined where its disturbances are heard: a panic there is not to go unheard.
+    watch: Mutex<JoinSet<()>>,
 }
 
 #[derive(Debug)]
@@ -99,7 +104,7 @@ impl NatsController {
             .await?;
         let api = Arc::new(Api::new(connection.clone()));
         let memory = Arc::new(Mutex::new(Memory::default()));
-        let disturbed = Arc::new(Notify::new());
+        let disturbed = Arc::new(Disturbed::default());
         let watch = Watch {
             connection: connection.clone(),
             api: Arc::clone(&api),
@@ -128,7 +133,7 @@ impl NatsController {
             disturbed,
             follows_events: AtomicBool::new(false),
             heartbeats: Mutex::new(heartbeats),
-            _watch: watching,
+            watch: Mutex::new(watching),
         })
     }
 
@@ -166,7 +171,7 @@ impl NatsController {
         match self.epoch.look().await {
             Ok(standing) => {
                 if standing == Standing::Lost {
-                    self.disturbed.notify_one();
+                    self.disturbed.tell(Disturbance::Declarations);
                 }
                 BusError::Away("the stream of declarations was made anew".to_owned())
             }
@@ -181,7 +186,7 @@ impl NatsController {
             return Ok(());
         };
         match timeout(LOOKED_WITHIN, self.epoch.look()).await {
-            Ok(Ok(Standing::Lost)) => self.disturbed.notify_one(),
+            Ok(Ok(Standing::Lost)) => self.disturbed.tell(Disturbance::Declarations),
             Ok(Err(error)) if error.is_final() => return Err(error),
             Ok(_) | Err(_) => {}
         }
@@ -226,8 +231,9 @@ impl NatsController {
         let Taking {
             control, events, ..
         } = taking;
-        if control.turned_down.is_some() || (follows && events.turned_down.is_some()) {
-            self.disturbed.notify_one();
+        let untold = control.turned_down_since() || (follows && events.turned_down_since());
+        if untold {
+            self.disturbed.tell(Disturbance::Definitions);
         }
         match &control.turned_down {
             Some(why) if taken.is_empty() => Err(BusError::Away(why.clone())),
@@ -277,7 +283,13 @@ impl ControllerBus for NatsController {
             refused: None,
         };
         let next = self.epoch.sequence().map(|epoch| epoch.saturating_add(1));
-        let keep_epoch = || async { self.epoch.keep().await.map(drop) };
+        let keep_epoch = || async {
+            if self.epoch.keep().await? == Standing::Lost {
+                // With the epoch before, what nodes were told is gone too.
+                self.disturbed.tell(Disturbance::Declarations);
+            }
+            Ok(())
+        };
         let asserted = asserting.run(&mut memory, next, keep_epoch).await?;
         let events = consumer(subject::events_stream())?;
         let follows = plan.consumers.contains_key(&events);
@@ -285,8 +297,17 @@ impl ControllerBus for NatsController {
         Ok(asserted)
     }
 
-    async fn disturbed(&self) {
-        self.disturbed.notified().await;
+    async fn disturbed(&self) -> Disturbance {
+        let mut watch = self.watch.lock().await;
+        tokio::select! {
+            what = self.disturbed.heard() => what,
+            Some(ended) = watch.join_next() => {
+                if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
+                    resume_unwind(panic);
+                }
+                self.disturbed.heard().await
+            }
+        }
     }
 
     async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {

@@ -26,6 +26,8 @@ pub(crate) struct Puller {
     not_before: Instant,
     /// Why the last request was turned down, while none has been answered since.
     pub(crate) turned_down: Option<String>,
+    /// Whether that was told of already.
+    told: bool,
 }
 
 /// A request the server has, and where it answers.
@@ -47,7 +49,16 @@ impl Puller {
             request: None,
             not_before: Instant::now(),
             turned_down: None,
+            told: false,
         }
+    }
+
+    /// Whether it was turned down after it had been answered: once, however often it is turned down again.
+    pub(crate) fn turned_down_since(&mut self) -> bool {
+        let down = self.turned_down.is_some();
+        let since = down && !self.told;
+        self.told = down;
+        since
     }
 
     /// Sees to it that the server has a request, when it is time for one. One that died with its connection, or whose
@@ -181,3 +192,25 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(12);
 /// A consumer that is not there is asked again after this long.
 const TURNED_DOWN: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use mesh_derive::subject;
+
+    use super::*;
+
+    #[test]
+    fn a_consumer_that_is_gone_is_told_of_once() {
+        let consumer = ConsumerRef::new(subject::control_stream(), "controller").unwrap();
+        let mut puller = Puller::new(Queue::Control, consumer);
+        assert!(!puller.turned_down_since());
+        puller.turn_down("gone");
+        assert!(puller.turned_down_since());
+        puller.turn_down("gone");
+        assert!(!puller.turned_down_since());
+        puller.turned_down = None;
+        assert!(!puller.turned_down_since());
+        puller.turn_down("gone");
+        assert!(puller.turned_down_since());
+    }
+}

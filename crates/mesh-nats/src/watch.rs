@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_nats::Message;
 use futures_util::StreamExt;
 use futures_util::stream::select_all;
-use mesh_bus::{BusError, Link};
+use mesh_bus::{BusError, Disturbance, Disturbed, Link};
 use serde::Deserialize;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::api::Api;
@@ -20,7 +20,7 @@ pub(crate) struct Watch {
     pub(crate) connection: Connection,
     pub(crate) api: Arc<Api>,
     pub(crate) memory: Arc<Mutex<Memory>>,
-    pub(crate) disturbed: Arc<Notify>,
+    pub(crate) disturbed: Arc<Disturbed>,
 }
 
 impl Watch {
@@ -38,19 +38,30 @@ impl Watch {
         loop {
             let disturbed = tokio::select! {
                 advisory = advisories.next() => match advisory {
-                    Some(advisory) => !self.is_own(&advisory),
+                    Some(advisory) => self.touched(&advisory).await,
                     None => return Ok(()),
                 },
                 _ = sweep.tick() => self.sweep().await,
                 changed = connects.changed() => match changed {
-                    Ok(()) => true,
+                    // Nobody told this connection what was done while it was away.
+                    Ok(()) => Some(Disturbance::Declarations),
                     Err(_) => return Ok(()),
                 },
             };
-            if disturbed {
-                self.disturbed.notify_one();
+            if let Some(what) = disturbed {
+                self.disturbed.tell(what);
             }
         }
+    }
+
+    /// What of the mesh's own somebody else touched, by this advisory. It waits for an assertion under way: what that
+    /// makes is then known for the mesh's own.
+    async fn touched(&self, advisory: &Message) -> Option<Disturbance> {
+        if self.is_own(advisory) {
+            return None;
+        }
+        let told = advisory.subject.strip_prefix(ADVISORY)?;
+        self.memory.lock().await.touched(told)
     }
 
     /// Whether it was this connection that did what the advisory tells of.
@@ -65,15 +76,13 @@ impl Watch {
     }
 
     /// An assertion under way sees for itself, and a sweep that gets no answer is made up for at the next one.
-    async fn sweep(&self) -> bool {
+    async fn sweep(&self) -> Option<Disturbance> {
         if *self.connection.link().borrow() == Link::Down {
-            return false;
+            return None;
         }
-        let Ok(mut memory) = self.memory.try_lock() else {
-            return false;
-        };
-        let sweep = timeout(SWEPT_WITHIN, memory.is_disturbed(&self.api)).await;
-        matches!(sweep, Ok(Ok(true)))
+        let mut memory = self.memory.try_lock().ok()?;
+        let sweep = timeout(SWEPT_WITHIN, memory.disturbed(&self.api)).await;
+        sweep.ok()?.ok()?
     }
 }
 
@@ -90,6 +99,7 @@ struct Doer {
     server: String,
 }
 
+const ADVISORY: &str = "$JS.EVENT.ADVISORY.";
 /// There is none for a consumer that was changed.
 const ADVISORIES: [&str; 3] = [
     "$JS.EVENT.ADVISORY.STREAM.DELETED.>",

@@ -9,7 +9,9 @@ use mesh_model::{BusFacts, NodeName, StreamSpec, Subject};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Finding, Link, NodeBus, NodeEvent};
+use crate::seam::{
+    Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Link, NodeBus, NodeEvent,
+};
 
 /// What was done.
 #[derive(Debug, Clone)]
@@ -122,8 +124,8 @@ impl<B: ControllerBus> ControllerBus for Watched<B> {
         self.bus.assert(plan).await
     }
 
-    async fn disturbed(&self) {
-        self.bus.disturbed().await;
+    async fn disturbed(&self) -> Disturbance {
+        self.bus.disturbed().await
     }
 
     async fn take(&self, max: usize) -> Result<Vec<Delivery<Self::Receipt>>, BusError> {

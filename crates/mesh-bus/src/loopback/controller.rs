@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::queue::{Settled, Stored};
 use super::state::{Shared, State, change_or};
 use super::{Receipt, consumer};
-use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Finding, Link};
+use crate::disturbed::Disturbed;
+use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Link};
 
 /// A controller, over the loopback.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct LoopbackController {
     /// What this controller's epoch says, and no other's does.
     epoch: Vec<u8>,
     took_over: AtomicBool,
-    disturbed: Mutex<watch::Receiver<u64>>,
+    disturbed: Arc<Disturbed>,
     said: Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
 }
 
@@ -31,7 +32,7 @@ impl LoopbackController {
         Self {
             epoch: shared.next_name().to_be_bytes().to_vec(),
             took_over: AtomicBool::new(false),
-            disturbed: Mutex::new(shared.disturbed.subscribe()),
+            disturbed: shared.hears_disturbances(),
             said: Mutex::new(shared.said.subscribe()),
             shared,
         }
@@ -111,7 +112,11 @@ impl LoopbackController {
     /// Begins this controller's epoch once more, where a stream made anew holds none.
     fn keep_epoch(&self, state: &mut State) -> Result<(), BusError> {
         match self.require_epoch(state) {
-            Err(BusError::Away(_)) => self.begin_epoch(state),
+            Err(BusError::Away(_)) => {
+                // With the epoch before, what nodes were told is gone too.
+                self.disturbed.tell(Disturbance::Declarations);
+                self.begin_epoch(state)
+            }
             Err(BusError::Refused { .. }) => Ok(()),
             held => held,
         }
@@ -152,10 +157,8 @@ impl ControllerBus for LoopbackController {
         })
     }
 
-    async fn disturbed(&self) {
-        let mut disturbed = self.disturbed.lock().await;
-        // Its sender lives as long as this side does.
-        let _closed = disturbed.changed().await;
+    async fn disturbed(&self) -> Disturbance {
+        self.disturbed.heard().await
     }
 
     async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {

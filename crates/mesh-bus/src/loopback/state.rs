@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mesh_derive::{Plan, ack_filters, controller_grant};
 use mesh_model::{
@@ -13,15 +13,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Receipt;
 use super::queue::{Full, Settled, Stored, Stream};
-use crate::seam::{Asserted, BusError, Link};
+use crate::disturbed::Disturbed;
+use crate::seam::{Asserted, BusError, Disturbance, Link};
 
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
     /// Turns over with every change of the state.
     pub(super) changed: watch::Sender<u64>,
-    /// Turns over when definitions changed that no controller asked for, or may have.
-    pub(super) disturbed: watch::Sender<u64>,
+    /// Where each controller hears of definitions that none asked for.
+    disturbed: Mutex<Vec<Weak<Disturbed>>>,
     pub(super) link: watch::Sender<Link>,
     /// What is said to whoever listens, and kept for nobody.
     pub(super) said: broadcast::Sender<(Subject, Vec<u8>)>,
@@ -50,7 +51,7 @@ impl Shared {
                 withheld: BTreeSet::new(),
             }),
             changed: watch::Sender::new(0),
-            disturbed: watch::Sender::new(0),
+            disturbed: Mutex::default(),
             link: watch::Sender::new(Link::Up),
             said: broadcast::Sender::new(SAID_AHEAD),
             names: AtomicU64::new(1),
@@ -78,12 +79,32 @@ impl Shared {
         self.link
             .send_replace(if up { Link::Up } else { Link::Down });
         if up {
-            self.disturb();
+            self.disturb(Disturbance::Declarations);
         }
     }
 
-    pub(super) fn disturb(&self) {
-        self.disturbed.send_modify(|turn| *turn += 1);
+    pub(super) fn disturb(&self, what: Disturbance) {
+        let mut all = self
+            .disturbed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| {
+            one.upgrade().is_some_and(|one| {
+                one.tell(what);
+                true
+            })
+        });
+    }
+
+    /// Where a controller hears of disturbances from now on.
+    pub(super) fn hears_disturbances(&self) -> Arc<Disturbed> {
+        let one = Arc::new(Disturbed::default());
+        let mut all = self
+            .disturbed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::downgrade(&one));
+        one
     }
 
     /// Says something to whoever listens now.

@@ -73,6 +73,11 @@ impl<M: Mint> Controller<M> {
         effects
     }
 
+    /// Definitions may have been changed by somebody else, and what nodes were told was not: look and mend.
+    pub fn handle_touched(&mut self, now: Timestamp) -> Vec<Effect> {
+        self.want_assertion(now)
+    }
+
     /// The bus was brought to the plan of a version, or could not be.
     pub fn handle_asserted(
         &mut self,
