@@ -220,6 +220,10 @@ impl World {
         let Some(host) = self.hosts.get_mut(at).filter(|host| host.life == life) else {
             return;
         };
+        if host.carried > Some(declaration.generation) {
+            // A newer one has taken its place with the runtime.
+            return;
+        }
         let result = if fails || self.now < host.runtime_fails_until {
             Err("the runtime is not there".to_owned())
         } else {
