@@ -12,7 +12,6 @@ use mesh_model::{
     Subject,
 };
 use tokio::sync::broadcast;
-use tokio::time::{Instant, sleep_until};
 
 use crate::ack::{DONE, WORKING, again_after, stream_sequence};
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
@@ -20,6 +19,7 @@ use crate::denial::Denial;
 use crate::node::invalid_name;
 use crate::publish::store;
 use crate::pull::Receipt;
+use crate::retry::Retry;
 
 /// An instance of a module, over JetStream.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Accepts {
 /// When to try a refused subscription again.
 #[derive(Debug)]
 struct Refused {
-    retry: Option<Instant>,
+    retry: Retry,
     delay: Duration,
 }
 
@@ -130,7 +130,7 @@ impl ModuleBus for NatsModule {
             messages: None,
             denials: self.connection.denials(),
             refused: Refused {
-                retry: None,
+                retry: Retry::default(),
                 delay: RETRY_FIRST,
             },
         };
@@ -154,7 +154,8 @@ impl NatsListener {
         self.messages = None;
         let deliver = self.accepts.deliver.as_str();
         let group = self.accepts.consumer.name();
-        self.messages = Some(self.connection.subscribe(deliver, Some(group)).await?);
+        let subscribe = self.connection.subscribe(deliver, Some(group));
+        self.messages = Some(self.refused.retry.attempt(subscribe).await?);
         Ok(())
     }
 }
@@ -164,7 +165,6 @@ impl Listener for NatsListener {
 
     async fn next(&mut self) -> Incoming<Receipt> {
         loop {
-            let retry = self.refused.retry;
             let heard = async {
                 match &mut self.messages {
                     Some(messages) => messages.next().await,
@@ -180,8 +180,7 @@ impl Listener for NatsListener {
                     Err(broadcast::error::RecvError::Lagged(_)) => self.refused.again("unknown"),
                     Ok(_) | Err(broadcast::error::RecvError::Closed) => {}
                 },
-                () = sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
-                    self.refused.retry = None;
+                () = self.refused.retry.due() => {
                     if let Err(error) = self.subscribe().await {
                         self.refused.again(&error.to_string());
                     }
@@ -205,7 +204,7 @@ impl Listener for NatsListener {
 
 impl Refused {
     fn again(&mut self, why: &str) {
-        self.retry = Some(Instant::now() + self.delay);
+        self.retry.after(self.delay);
         if self.delay == RETRY_FIRST {
             tracing::warn!(
                 why,

@@ -9,13 +9,14 @@ use mesh_bus::{BusError, Link, NodeBus, NodeEvent, NodeSettlement};
 use mesh_derive::{is_ack_of, subject};
 use mesh_model::{BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, Subject};
 use tokio::sync::{Mutex, Notify, broadcast, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::ack::{DONE, WORKING};
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::denial::{Denial, Denied};
 use crate::publish::store;
 use crate::pull::Receipt;
+use crate::retry::Retry;
 
 /// A node, over JetStream.
 #[derive(Debug)]
@@ -46,8 +47,8 @@ struct Ear {
     denials: broadcast::Receiver<Denial>,
     /// When the last refusal was passed on: a server may refuse each of a thousand messages.
     denied: Option<Instant>,
-    /// After a refused subscription, when to try again.
-    retry: Option<Instant>,
+    /// After a refused subscription, when to subscribe again.
+    retry: Retry,
 }
 
 /// What a message on the deliver subject is.
@@ -85,7 +86,7 @@ impl NatsNode {
             declarations: connection.subscribe(accepts.deliver.as_str(), None).await?,
             link,
             denied: None,
-            retry: None,
+            retry: Retry::default(),
         };
         Ok(Self {
             connection,
@@ -104,11 +105,17 @@ impl NatsNode {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// Subscribes anew. May be dropped: it is then still to be done.
     async fn resubscribe(&self, ear: &mut Ear) {
-        let deliver = self.accepts.deliver.as_str();
-        match self.connection.subscribe(deliver, None).await {
+        let subscribe = self
+            .connection
+            .subscribe(self.accepts.deliver.as_str(), None);
+        match ear.retry.attempt(subscribe).await {
             Ok(declarations) => ear.declarations = declarations,
-            Err(error) => tracing::warn!(%error, "the node cannot listen"),
+            Err(error) => {
+                ear.retry.after(RETRY_AFTER);
+                tracing::warn!(%error, "the node cannot listen");
+            }
         }
     }
 
@@ -156,7 +163,7 @@ impl Ear {
     fn deny(&mut self, denial: Denial, deliver: &str) -> Option<String> {
         let now = Instant::now();
         if denial.is_of_subscription(deliver) {
-            self.retry = Some(now + RETRY_AFTER);
+            self.retry.after(RETRY_AFTER);
         } else if matches!(denial.of, Denied::Publish(_)) {
             // Whoever published hears of it.
             return None;
@@ -181,11 +188,10 @@ impl NodeBus for NatsNode {
     async fn next(&self) -> NodeEvent<Receipt> {
         let mut ear = self.ear.lock().await;
         loop {
-            let retry = ear.retry;
             let ear = &mut *ear;
             tokio::select! {
                 biased;
-                () = self.again.notified() => self.resubscribe(ear).await,
+                () = self.again.notified() => ear.retry.after(Duration::ZERO),
                 Ok(()) = ear.link.changed() => {
                     let link = *ear.link.borrow_and_update();
                     return NodeEvent::Link(link);
@@ -198,19 +204,16 @@ impl NodeBus for NatsNode {
                         }
                     }
                     Err(broadcast::error::RecvError::Lagged(_)) => {
-                        ear.retry = Some(Instant::now() + RETRY_AFTER);
+                        ear.retry.after(RETRY_AFTER);
                     }
                     Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
                 },
-                () = sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
-                    ear.retry = None;
-                    self.resubscribe(ear).await;
-                }
+                () = ear.retry.due() => self.resubscribe(ear).await,
                 message = ear.declarations.next() => match message {
                     Some(message) => if let Some(event) = self.hear(message) {
                         return event;
                     },
-                    None => ear.retry = Some(Instant::now() + RETRY_AFTER),
+                    None => ear.retry.after(RETRY_AFTER),
                 },
             }
         }
