@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::FutureExt;
@@ -218,17 +219,28 @@ pub(crate) async fn side_by_side<B: ControllerBus>(
     let (socket, stopping) = (layout.socket(), until(ended));
     parts.spawn(async move { Ok(mesh_api::serve(&socket, surface, stopping).await?) });
     tracing::info!(socket = %layout.socket().display(), "the controller serves");
-    let mut result = tokio::select! {
+    let result = tokio::select! {
         () = stop => Ok(()),
         Some(first) = parts.join_next() => first.unwrap_or_else(|error| Err(error.into())),
     };
     ending.send_replace(true);
-    while let Some(ended) = parts.join_next().await {
-        let ended = ended.unwrap_or_else(|error| Err(error.into()));
-        result = result.and(ended);
+    let rest = async {
+        let mut rest = Ok(());
+        while let Some(ended) = parts.join_next().await {
+            let ended = ended.unwrap_or_else(|error| Err(error.into()));
+            rest = rest.and(ended);
+        }
+        rest
+    };
+    // A request somebody has begun and does not end must not hold up the end.
+    match tokio::time::timeout(LAST_REQUESTS, rest).await {
+        Ok(rest) => result.and(rest),
+        Err(_) => result,
     }
-    result
 }
+
+/// How long requests that are under way may take once it is time to stop.
+const LAST_REQUESTS: Duration = Duration::from_secs(3);
 
 fn explained(error: LoopError) -> anyhow::Error {
     anyhow::Error::new(error).context("the controller stops")

@@ -11,7 +11,7 @@ use mesh_api::{
 use mesh_auth::keys::{SigningPublic, UserKey};
 use mesh_auth::token::Token;
 use mesh_bus::{ControllerBus, ControllerHandle, Gone};
-use mesh_control::{Command, Fact, Preview, Status};
+use mesh_control::{Command, Controller, Fact, Preview, Status};
 use mesh_model::{MeshName, NodeName, PublicKey, SeatName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -65,6 +65,24 @@ impl<B: ControllerBus> Surface<B> {
                 faults: Mutex::new(JoinSet::new()),
             }),
         }
+    }
+
+    /// Whether the name a token is for is nobody's, or is to be taken over.
+    async fn free_name(&self, request: &TokenRequest) -> Result<(), ApiError> {
+        let (Some(node), false) = (request.node.clone(), request.rejoin) else {
+            return Ok(());
+        };
+        let asked = node.clone();
+        let look = move |controller: &Controller<SystemMint>, _| {
+            controller.records().nodes.contains_key(&asked)
+        };
+        if self.shared.handle.look(look).await.map_err(gone)? {
+            let message = format!(
+                "node {node} is enrolled; to replace its key use `meshctl node rejoin {node}`, or name another node"
+            );
+            return Err(ApiError::new(Code::Conflict, message));
+        }
+        Ok(())
     }
 
     async fn command(&self, command: Command, who: &Caller) -> Result<Applied, ApiError> {
@@ -160,21 +178,7 @@ impl<B: ControllerBus> Control for Surface<B> {
             let message = "a token to rejoin with names the node it is for";
             return Err(ApiError::new(Code::Invalid, message));
         }
-        if let (Some(node), false) = (request.node.clone(), request.rejoin) {
-            let look = self.shared.handle.look(move |controller, _| {
-                controller
-                    .records()
-                    .nodes
-                    .contains_key(&node)
-                    .then_some(node)
-            });
-            if let Some(node) = look.await.map_err(gone)? {
-                let message = format!(
-                    "node {node} is enrolled; to replace its key use `meshctl node rejoin {node}`, or name another node"
-                );
-                return Err(ApiError::new(Code::Conflict, message));
-            }
-        }
+        self.free_name(&request).await?;
         let key = UserKey::generate().map_err(failed)?;
         let expires = mesh_host::now().plus(request.ttl_secs.saturating_mul(1000));
         let id = token_id(&key)?;
