@@ -35,6 +35,7 @@ claims! { Shape::WithoutEventAcks =>
 claims! { Shape::Derived =>
     a_held_report_outlives_the_controller
     a_report_that_was_let_go_is_asked_for_again
+    a_report_in_a_queue_made_anew_is_a_new_one
     a_message_that_cannot_be_read_is_parked_at_once
     a_report_the_store_refuses_for_ever_does_not_block_the_rest
     a_full_queue_is_heard_by_its_publisher_and_by_nobody_else

@@ -90,9 +90,7 @@ impl Loopback {
 
     /// Deletes a stream with all it holds, behind the controller's back. Answers whether there was one.
     pub fn delete_stream(&self, stream: &StreamName) -> bool {
-        let was = self
-            .0
-            .change(|state| state.streams.remove(stream).is_some());
+        let was = self.0.change(|state| state.delete_stream(stream));
         self.0.disturb(Disturbance::of(stream));
         was
     }

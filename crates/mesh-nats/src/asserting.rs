@@ -44,11 +44,12 @@ type Consumers = BTreeMap<StreamName, Vec<FoundConsumer>>;
 
 impl Asserting<'_> {
     /// Does it. `keep_epoch` runs once the streams are as far as they can be brought, whether or not that is all the way:
-    /// a stream of declarations made anew takes none before the epoch begins once more.
+    /// a stream of declarations made anew takes none before the epoch begins once more. `first` says with which sequence
+    /// a stream that is made begins.
     pub(crate) async fn run<F>(
         mut self,
         memory: &mut Memory,
-        first_sequence: Option<u64>,
+        first: &BTreeMap<StreamName, u64>,
         keep_epoch: impl FnOnce() -> F,
     ) -> Result<Asserted, BusError>
     where
@@ -60,7 +61,7 @@ impl Asserting<'_> {
             .into_iter()
             .filter_map(|stream| Some((stream.name()?.to_owned(), stream)))
             .collect();
-        let brought = self.bring_streams(&found, first_sequence).await;
+        let brought = self.bring_streams(&found, first).await;
         if let Err(error) = keep_epoch().await {
             let refused = self.refused.filter(|_| !error.is_final());
             return Err(refused.unwrap_or(error));
@@ -84,16 +85,14 @@ impl Asserting<'_> {
     async fn bring_streams(
         &mut self,
         found: &BTreeMap<String, FoundStream>,
-        first_sequence: Option<u64>,
+        first: &BTreeMap<StreamName, u64>,
     ) -> Result<(), BusError> {
         for (name, spec) in &self.plan.streams {
             let declared = stream_fields(spec, self.replicas);
             let Some(found) = found.get(name.as_str()) else {
                 let mut config = overlaid(&declared, None);
-                let is_nodes = *name == subject::nodes_stream();
-                if let Some(first) = first_sequence.filter(|_| is_nodes) {
-                    // An epoch that was taken in the stream before can then never be the last one of this.
-                    config.insert("first_seq".to_owned(), first.into());
+                if let Some(first) = first.get(name) {
+                    config.insert("first_seq".to_owned(), (*first).into());
                 }
                 let outcome = self.api.create_stream(name, config).await;
                 self.note(format!("stream {name}: made"), outcome)?;

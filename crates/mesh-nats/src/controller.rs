@@ -1,8 +1,9 @@
 //! The controller's side of the bus.
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Subscriber};
@@ -59,10 +60,18 @@ pub struct NatsController {
     disturbed: Arc<Disturbed>,
     epoch: Epoch,
     taking: Mutex<Taking>,
+    last_taken: LastTaken,
     follows_events: AtomicBool,
     heartbeats: Mutex<Subscriber>,
     /// Joined where its disturbances are heard: a panic there is not to go unheard.
     watch: Mutex<JoinSet<()>>,
+}
+
+/// The highest sequence taken of each queue.
+#[derive(Debug, Default)]
+struct LastTaken {
+    control: AtomicU64,
+    events: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -126,6 +135,7 @@ impl NatsController {
             epoch: Epoch::new(connection.clone(), Arc::clone(&api)),
             connection,
             account: setup.account,
+            last_taken: LastTaken::default(),
             authority: setup.authority,
             replicas: setup.replicas,
             api,
@@ -147,6 +157,22 @@ impl NatsController {
         let stream = subject::nodes_stream();
         let last = self.api.last(&stream, on.as_str()).await?;
         Ok(last.map(|(_, body)| body))
+    }
+
+    /// With what each stream begins that is made anew: above every sequence this controller has met in the one before. An
+    /// epoch taken there can then never be the last one here, and a message is never taken for one known from there.
+    fn first_sequences(&self) -> BTreeMap<StreamName, u64> {
+        let control = self.last_taken.control.load(Ordering::Relaxed);
+        let events = self.last_taken.events.load(Ordering::Relaxed);
+        [
+            (subject::nodes_stream(), self.epoch.sequence().unwrap_or(0)),
+            (subject::control_stream(), control),
+            (subject::events_stream(), events),
+        ]
+        .into_iter()
+        .filter(|(_, met)| *met > 0)
+        .map(|(stream, met)| (stream, met.saturating_add(ON_THEIR_WAY)))
+        .collect()
     }
 
     /// Stores in the stream of declarations, unless another controller has taken over.
@@ -282,7 +308,7 @@ impl ControllerBus for NatsController {
             done: Asserted::default(),
             refused: None,
         };
-        let next = self.epoch.sequence().map(|epoch| epoch.saturating_add(1));
+        let first = self.first_sequences();
         let keep_epoch = || async {
             if self.epoch.keep().await? == Standing::Lost {
                 // With the epoch before, what nodes were told is gone too.
@@ -290,7 +316,7 @@ impl ControllerBus for NatsController {
             }
             Ok(())
         };
-        let asserted = asserting.run(&mut memory, next, keep_epoch).await?;
+        let asserted = asserting.run(&mut memory, &first, keep_epoch).await?;
         let events = consumer(subject::events_stream())?;
         let follows = plan.consumers.contains_key(&events);
         self.follows_events.store(follows, Ordering::Relaxed);
@@ -320,7 +346,15 @@ impl ControllerBus for NatsController {
             sleep_until(Instant::now() + TAKE_WAIT).await;
             return Ok(Vec::new());
         }
-        self.take_some(&mut taking, max).await
+        let taken = self.take_some(&mut taking, max).await?;
+        for Delivery { key, .. } in &taken {
+            let last = match key.queue {
+                Queue::Control => &self.last_taken.control,
+                Queue::Events => &self.last_taken.events,
+            };
+            last.fetch_max(key.sequence, Ordering::Relaxed);
+        }
+        Ok(taken)
     }
 
     async fn settle(&self, receipt: &Receipt, how: Settlement) -> Result<(), BusError> {
@@ -400,6 +434,8 @@ fn one_line(text: &str) -> String {
         .collect()
 }
 
+/// More than can be on their way to a controller at once, delivered and not yet taken.
+const ON_THEIR_WAY: u64 = 4096;
 /// After this long a `take` comes back empty-handed.
 const TAKE_WAIT: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);

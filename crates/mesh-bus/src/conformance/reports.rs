@@ -360,3 +360,27 @@ fn records_a_report(entry: &Entry) -> bool {
 
 /// How much earlier than told a bus may come back: it counts in milliseconds, and the two clocks are not one.
 const ROUNDING: Duration = Duration::from_millis(20);
+
+/// What arrives in a queue that was deleted and made anew is never taken for a message known from before.
+pub async fn a_report_in_a_queue_made_anew_is_a_new_one(world: &impl World) -> Result<(), Broken> {
+    let mut bench = Bench::open(world).await?;
+    let node = bench.node("a")?;
+    let mesh = bench.run().await?;
+    let bus = mesh.world.node(&node).await?;
+    let told = mesh.generation(&node).await?;
+    mesh.report(&bus, &node, told, 1).await?;
+    mesh.control_is_empty().await?;
+    if !mesh.world.delete_stream(&subject::control_stream()).await? {
+        return Ok(());
+    }
+    eventually("the queue is there again", async || {
+        Ok(mesh.report(&bus, &node, told, 2).await.is_ok())
+    })
+    .await?;
+    let of = subject::report(&node);
+    eventually(
+        "both reports were taken, each under a key of its own",
+        async || Ok(mesh.journal.keys(&of).len() == 2),
+    )
+    .await
+}

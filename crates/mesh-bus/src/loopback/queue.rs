@@ -59,6 +59,17 @@ impl Stream {
         }
     }
 
+    /// This stream, beginning above what one before it came to.
+    pub(super) fn after(mut self, last: u64) -> Self {
+        self.last = last;
+        self
+    }
+
+    /// The last sequence it came to.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
     pub(super) fn stores(&self, subject: &Subject) -> bool {
         self.spec.subjects.iter().any(|own| own.matches(subject))
     }

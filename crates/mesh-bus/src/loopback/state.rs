@@ -33,6 +33,8 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) facts: BusFacts,
     pub(super) streams: BTreeMap<StreamName, Stream>,
+    /// The last sequences of streams that were deleted.
+    ended: BTreeMap<StreamName, u64>,
     up: bool,
     grants: BTreeMap<Principal, Grant>,
     users: BTreeMap<PublicKey, Principal>,
@@ -45,6 +47,7 @@ impl Shared {
             state: Mutex::new(State {
                 facts,
                 streams: BTreeMap::new(),
+                ended: BTreeMap::new(),
                 up: true,
                 grants: BTreeMap::new(),
                 users: BTreeMap::new(),
@@ -266,8 +269,19 @@ impl State {
 
     /// Makes a stream that is not there.
     pub(super) fn make_stream(&mut self, spec: &StreamSpec) {
+        let last = self.ended.get(&spec.name).copied().unwrap_or(0);
         let stream = self.streams.entry(spec.name.clone());
-        stream.or_insert_with(|| Stream::new(spec.clone()));
+        stream.or_insert_with(|| Stream::new(spec.clone()).after(last));
+    }
+
+    /// Deletes a stream. One of its name that is made later goes on counting: nobody is to take its messages for those
+    /// of this one.
+    pub(super) fn delete_stream(&mut self, name: &StreamName) -> bool {
+        let ended = self.streams.remove(name);
+        let was = ended.is_some();
+        self.ended
+            .extend(ended.map(|stream| (name.clone(), stream.last())));
+        was
     }
 
     /// Brings everything to the plan. Grants come last: what may be said is said only once those who follow can hear it.

@@ -21,6 +21,7 @@ claims! {
     a_report_about_a_superseded_declaration_is_settled_without_being_acted_on
     a_report_the_store_never_takes_is_let_go_once_the_bound_passes
     a_report_that_was_let_go_is_asked_for_again
+    a_report_in_a_queue_made_anew_is_a_new_one
     a_message_that_cannot_be_read_is_parked_at_once
     a_report_that_says_it_is_another_nodes_is_not_recorded
     a_report_the_store_refuses_for_ever_does_not_block_the_rest
