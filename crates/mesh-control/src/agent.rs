@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mesh_model::{
     Declaration, Generation, Heartbeat, ModuleName, ModuleReport, NodeName, Outcome, Report, Seq,
-    Timestamp,
+    Timestamp, one_line,
 };
 
 use crate::message::NodeSettlement;
@@ -399,7 +399,13 @@ impl Agent {
         let Some(current) = &self.current else { return };
         let generation = current.declaration.generation;
         let node = self.settings.node.clone();
-        let states = self.states.clone();
+        let outcome = match outcome {
+            Outcome::Failed { reason } => Outcome::Failed {
+                reason: one_line(&reason),
+            },
+            outcome => outcome,
+        };
+        let states = said(&self.states);
         let report = self.outbox.add(node, generation, outcome, states, now);
         self.last = Some(report);
         self.dirty = false;
@@ -410,6 +416,7 @@ impl Agent {
 
     /// Says once that a declaration cannot be carried out, however often that is tried.
     fn report_failure(&mut self, reason: String, now: Timestamp, effects: &mut Vec<AgentEffect>) {
+        let reason = one_line(&reason);
         let outcome = Outcome::Failed { reason };
         if self.answer().is_none_or(|last| last.outcome != outcome) {
             self.report(outcome, now, effects);
@@ -499,6 +506,22 @@ impl Agent {
             version: self.settings.version.clone(),
         }));
     }
+}
+
+/// Bytes of reasons in one report: with this many it fits into a message, however many modules there are.
+const REASONS: usize = 64 * 1024;
+
+/// What is said of modules: each reason a line, and no more of them than a message can hold.
+fn said(states: &BTreeMap<ModuleName, ModuleReport>) -> BTreeMap<ModuleName, ModuleReport> {
+    let mut room = REASONS;
+    let mut said = states.clone();
+    for report in said.values_mut() {
+        report.release = one_line(&report.release);
+        let reason = report.reason.as_deref().map(one_line);
+        report.reason = reason.filter(|reason| reason.len() <= room);
+        room -= report.reason.as_ref().map_or(0, String::len);
+    }
+    said
 }
 
 /// What has become of a declaration, from what its modules do.

@@ -8,6 +8,7 @@ mod enrol;
 mod generation;
 mod grant;
 mod key;
+mod line;
 mod manifest;
 mod name;
 mod records;
@@ -20,6 +21,7 @@ pub use enrol::{Enrolment, EnrolmentAnswer, EnrolmentRefusal};
 pub use generation::{Generation, ReportId, Revision, Seq, Timestamp};
 pub use grant::{Allow, Grant, InstanceRef, InvalidPrincipal, Principal, QueueSubscription};
 pub use key::{BoxPublicKey, InvalidPublicKey, PublicKey, Sealed};
+pub use line::one_line;
 pub use manifest::{Manifest, ManifestError};
 pub use name::{
     EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind, NameRule, NodeName, SeatName,

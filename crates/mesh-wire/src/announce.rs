@@ -1,6 +1,6 @@
 //! The `announced` event: the one event whose body is ours, in JSON so that a module in any language can write it.
 
-use mesh_model::NodeName;
+use mesh_model::{NodeName, one_line};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{bounded, field_of, text};
@@ -38,9 +38,9 @@ pub fn decode_announcement(body: &[u8]) -> Result<Announcement, WireError> {
             why: error.to_string(),
         })?;
     Ok(Announcement {
-        release: form.release,
+        release: one_line(&form.release),
         node: text("node", form.node).map_err(field_of(WHAT))?,
-        instance: form.instance,
+        instance: form.instance.as_deref().map(one_line),
     })
 }
 
@@ -88,6 +88,16 @@ mod tests {
         ] {
             assert_eq!(decode_announcement(body.as_bytes()), Ok(expected), "{body}");
         }
+    }
+
+    #[test]
+    fn what_would_steer_a_terminal_does_not_get_through() {
+        let body = format!(
+            r#"{{"release":"1\u001b[2J{}","node":"web-1"}}"#,
+            "9".repeat(1_000)
+        );
+        let release = decode_announcement(body.as_bytes()).unwrap().release;
+        assert!(release.starts_with("1 [2J9") && release.len() == 500);
     }
 
     #[test]

@@ -96,6 +96,15 @@ where
     })
 }
 
+/// Takes what a node says of itself as one line, to be shown to people.
+pub(crate) fn line(field: &'static str, text: String) -> Result<String, FieldError> {
+    if mesh_model::one_line(&text) == text {
+        return Ok(text);
+    }
+    let rule = InvalidText::NoLine(text.len());
+    Err(FieldError { field, rule })
+}
+
 /// The same for a field that may be absent.
 pub(crate) fn optional<T>(
     field: &'static str,

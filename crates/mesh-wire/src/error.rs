@@ -99,6 +99,9 @@ pub struct FieldError {
 /// A text that is not what it stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidText {
+    /// It is to be shown, and is no line: a character in it steers a terminal, or there are too many.
+    #[error("a text of {0} bytes is more than 500, or holds a character that is not to be shown")]
+    NoLine(usize),
     /// It is no name.
     #[error(transparent)]
     Name(#[from] InvalidName),

@@ -7,7 +7,7 @@ use mesh_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::codec::{self, Versions, field_of, text};
+use crate::codec::{self, Versions, field_of, line, text};
 use crate::declaration::GenerationV1;
 use crate::error::{FieldError, WireError};
 
@@ -128,11 +128,13 @@ impl TryFrom<ReportV1> for Report {
                 seq: Seq(form.seq),
             },
             at: Timestamp::from_millis(form.at_millis),
-            outcome: form.outcome.into(),
+            outcome: form.outcome.try_into()?,
             modules: form
                 .modules
                 .into_iter()
-                .map(|(name, module)| Ok((text::<ModuleName>("modules", name)?, module.into())))
+                .map(|(name, module)| {
+                    Ok((text::<ModuleName>("modules", name)?, module.try_into()?))
+                })
                 .collect::<Result<_, FieldError>>()?,
         })
     }
@@ -150,13 +152,16 @@ impl From<&Outcome> for OutcomeV1 {
     }
 }
 
-impl From<OutcomeV1> for Outcome {
-    fn from(form: OutcomeV1) -> Self {
-        match form {
+impl TryFrom<OutcomeV1> for Outcome {
+    type Error = FieldError;
+    fn try_from(form: OutcomeV1) -> Result<Self, FieldError> {
+        Ok(match form {
             OutcomeV1::Converged => Self::Converged,
             OutcomeV1::Converging => Self::Converging,
-            OutcomeV1::Failed { reason } => Self::Failed { reason },
-        }
+            OutcomeV1::Failed { reason } => Self::Failed {
+                reason: line("outcome", reason)?,
+            },
+        })
     }
 }
 
@@ -172,15 +177,17 @@ impl From<&ModuleReport> for ModuleReportV1 {
     }
 }
 
-impl From<ModuleReportV1> for ModuleReport {
-    fn from(form: ModuleReportV1) -> Self {
-        Self {
-            release: form.release,
+impl TryFrom<ModuleReportV1> for ModuleReport {
+    type Error = FieldError;
+    fn try_from(form: ModuleReportV1) -> Result<Self, FieldError> {
+        let reason = form.reason.map(|reason| line("reason", reason));
+        Ok(Self {
+            release: line("release", form.release)?,
             state: form.state.into(),
             pid: form.pid,
             restarts: form.restarts,
-            reason: form.reason,
-        }
+            reason: reason.transpose()?,
+        })
     }
 }
 
@@ -230,7 +237,7 @@ impl TryFrom<HeartbeatV1> for Heartbeat {
             applied: form.applied.map(Into::into),
             seq: Seq(form.seq),
             deaf: form.deaf,
-            version: form.version,
+            version: line("version", form.version)?,
         })
     }
 }

@@ -471,3 +471,48 @@ fn a_clock_set_back_silences_nothing() {
     assert_eq!(settled(&said), [(in_hand, Working)]);
     assert!(rig.pass(60_000).contains(&ListenAgain));
 }
+
+#[test]
+fn what_is_reported_is_lines_and_fits_into_a_message() {
+    let mut rig = Rig::new();
+    let _kept = rig.hear(1);
+    let module = state(ModuleState::Failed).into_values().next().unwrap();
+    let states = (0..1_000).map(|number| {
+        let mut module = module.clone();
+        module.reason = Some(format!("\u{1b}[2J\n{}", "x".repeat(10_000)));
+        module.release = "1\n2".to_owned();
+        (named(&format!("m{number}")), module)
+    });
+    let report = reports(&rig.ran(1, states.collect())).remove(0);
+    let reasons = report.modules.values().filter_map(|m| m.reason.as_ref());
+    let lengths: Vec<usize> = reasons.map(String::len).collect();
+    assert!(lengths.iter().all(|length| *length == 500), "{lengths:?}");
+    assert_eq!(lengths.len(), 64 * 1024 / 500);
+    assert!(
+        report
+            .modules
+            .values()
+            .all(|module| module.release == "1 2")
+    );
+    let Outcome::Failed { reason } = &report.outcome else {
+        panic!("{:?}", report.outcome)
+    };
+    assert!(reason.len() == 500 && !reason.contains('\n'));
+}
+
+#[test]
+fn a_long_failure_is_said_once_however_often_it_is_tried() {
+    let mut rig = Rig::new();
+    let _kept = rig.hear(1);
+    let mut said = 0;
+    for _ in 0..3 {
+        let result = Err("no runtime\n".repeat(1_000));
+        let effects = rig.with(|core, now| core.handle_carried_out(generation(1), result, now));
+        for report in reports(&effects) {
+            said += 1;
+            let _sent = rig.sent(report.id.seq);
+        }
+        let _again = rig.pass(2_000);
+    }
+    assert_eq!(said, 1);
+}

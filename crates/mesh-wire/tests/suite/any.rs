@@ -40,6 +40,11 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{0,6}", "\\PC{0,6}", Just("\0\n".to_owned())]
 }
 
+/// What a node or a module says of itself.
+fn line() -> impl Strategy<Value = String> {
+    text().prop_map(|text| mesh_model::one_line(&text))
+}
+
 fn labels() -> impl Strategy<Value = Labels> {
     btree_map(text(), text(), 0..3)
 }
@@ -110,7 +115,7 @@ fn module_report() -> impl Strategy<Value = ModuleReport> {
     use ModuleState::{Backoff, Ended, Failed, Running, Starting};
     let state = prop::sample::select(vec![Starting, Running, Backoff, Ended, Failed]);
     let pid = of(any::<u32>());
-    (text(), state, pid, any::<u32>(), of(text())).prop_map(
+    (line(), state, pid, any::<u32>(), of(line())).prop_map(
         |(release, state, pid, restarts, reason)| ModuleReport {
             release,
             state,
@@ -125,7 +130,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
     let outcome = prop_oneof![
         Just(Outcome::Converged),
         Just(Outcome::Converging),
-        text().prop_map(|reason| Outcome::Failed { reason }),
+        line().prop_map(|reason| Outcome::Failed { reason }),
     ];
     let modules = btree_map(name(), module_report(), 0..3);
     (report_id(), time(), outcome, modules).prop_map(|(id, at, outcome, modules)| Report {
@@ -138,7 +143,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
 
 pub(crate) fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let (applied, seq) = (of(generation()), number());
-    (name(), number(), applied, seq, any::<bool>(), text()).prop_map(
+    (name(), number(), applied, seq, any::<bool>(), line()).prop_map(
         |(node, session, applied, seq, deaf, version)| Heartbeat {
             node,
             session,
@@ -196,7 +201,7 @@ pub(crate) fn mark() -> impl Strategy<Value = Mark> {
 }
 
 pub(crate) fn announcement() -> impl Strategy<Value = Announcement> {
-    (text(), name(), of(text())).prop_map(|(release, node, instance)| Announcement {
+    (line(), name(), of(line())).prop_map(|(release, node, instance)| Announcement {
         release,
         node,
         instance,

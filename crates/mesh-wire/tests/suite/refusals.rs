@@ -1,8 +1,8 @@
 //! What a reader is told about bytes it cannot use: what they were to be, which field, which rule, what to do.
 
 use mesh_wire::{
-    DiskEntry, decode_declaration, decode_enrolment, decode_report, encode_declaration,
-    encode_enrolment, encode_report, fact_entry, read_fact,
+    DiskEntry, decode_declaration, decode_enrolment, decode_heartbeat, decode_report,
+    encode_declaration, encode_enrolment, encode_heartbeat, encode_report, fact_entry, read_fact,
 };
 
 use crate::samples;
@@ -95,5 +95,35 @@ fn a_record_that_is_not_ours_to_read_is_refused_saying_why() {
     ] {
         let error = read_fact(key, kind, version, body).map_err(|error| error.to_string());
         assert_eq!(error, Err(message.to_owned()));
+    }
+}
+
+#[test]
+fn what_a_node_says_of_itself_is_a_line_or_is_refused() {
+    let module = |release: &str, reason: &str| mesh_model::ModuleReport {
+        release: release.to_owned(),
+        state: mesh_model::ModuleState::Failed,
+        pid: None,
+        restarts: 0,
+        reason: Some(reason.to_owned()),
+    };
+    let reads = |outcome: &str, release: &str, reason: &str| {
+        let mut report = samples::reports().remove(0);
+        let reason_of_all = outcome.to_owned();
+        report.outcome = mesh_model::Outcome::Failed {
+            reason: reason_of_all,
+        };
+        report.modules = [("m".parse().unwrap(), module(release, reason))].into();
+        decode_report(&encode_report(&report)).is_ok()
+    };
+    assert!(reads("a", "1", &"x".repeat(500)));
+    for bad in ["\u{1b}[2J", "a\nb", "a\u{202e}b", &"x".repeat(501)] {
+        assert!(!reads(bad, "1", "a"), "{bad:?}");
+        assert!(!reads("a", bad, "a"), "{bad:?}");
+        assert!(!reads("a", "1", bad), "{bad:?}");
+        let mut heartbeat = samples::heartbeats().remove(0);
+        bad.clone_into(&mut heartbeat.version);
+        let bytes = encode_heartbeat(&heartbeat);
+        assert!(decode_heartbeat(&bytes).is_err(), "{bad:?}");
     }
 }
