@@ -84,7 +84,7 @@ pub trait World: Send + Sync {
     ) -> impl Future<Output = Result<usize, BusError>> + Send;
 
     /// From here on no controller may settle what comes from `EVENTS`, whatever is derived for it. Answers false where
-    /// this world cannot arrange it, and then the claim about it holds without having been looked at.
+    /// this world cannot arrange it, and then the claim about it does not hold: nobody has looked.
     fn withhold_event_acks(&self) -> impl Future<Output = Result<bool, BusError>> + Send;
 
     /// Deletes a consumer, behind the controller's back. Answers false where this world cannot.

@@ -18,6 +18,11 @@ pub(super) fn broken<T>(what: impl Into<String>) -> Result<T, Broken> {
     Err(Broken(what.into()))
 }
 
+/// This world cannot arrange what the claim is about: that is no proof of it.
+pub(super) fn not_looked_at() -> Result<(), Broken> {
+    broken("not looked at: this world cannot arrange what the claim is about")
+}
+
 /// What must be so, now.
 pub(super) fn ensure(so: bool, what: impl Into<String>) -> Result<(), Broken> {
     if so { Ok(()) } else { broken(what) }
