@@ -178,10 +178,10 @@ fn make_dir(dir: &Path) -> Result<(), RuntimeError> {
         .map_err(|e| RuntimeError::file(dir, "created", e))?;
     let close = || {
         let mode = fs::metadata(dir)?.permissions().mode();
-        if mode & 0o077 == 0 {
-            return Ok(());
+        if mode & 0o077 != 0 {
+            fs::set_permissions(dir, Permissions::from_mode(0o700))?;
         }
-        fs::set_permissions(dir, Permissions::from_mode(0o700))
+        Ok(())
     };
     close().map_err(|e| RuntimeError::file(dir, "closed to others", e))
 }
