@@ -61,9 +61,10 @@ impl From<CommandError> for ApiError {
             CommandError::TokenExists(_) | CommandError::KeyInUse(_) | CommandError::Mint(_) => {
                 Code::Failed
             }
-            CommandError::Declared(_) | CommandError::CannotHold { .. } | CommandError::Plan(_) => {
-                Code::Invalid
-            }
+            CommandError::Declared(_)
+            | CommandError::Labels(_)
+            | CommandError::CannotHold { .. }
+            | CommandError::Plan(_) => Code::Invalid,
         };
         Self::new(code, error.to_string())
     }

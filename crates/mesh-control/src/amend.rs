@@ -2,7 +2,7 @@
 
 use mesh_model::{
     Declared, Labels, MeshError, ModuleName, NodeName, Records, Revision, SeatName, SeatRecord,
-    TokenId, TokenRecord,
+    TokenId, TokenRecord, labels_too_large,
 };
 
 use crate::placement::{Mint, MintError, settle_instances};
@@ -91,6 +91,9 @@ pub enum CommandError {
     /// The key is in use.
     #[error("the key of token {0} is already somebody's; try again")]
     KeyInUse(TokenId),
+    /// More labels than a node may have.
+    #[error("the labels {0}")]
+    Labels(String),
     /// A node's key is no key.
     #[error(transparent)]
     Mint(#[from] MintError),
@@ -139,6 +142,7 @@ pub(crate) fn amend(
             let Some(record) = next.nodes.get_mut(node) else {
                 return Err(CommandError::UnknownNode(node.clone()));
             };
+            bounded(labels)?;
             record.labels.clone_from(labels);
             format!("label node {node}")
         }
@@ -231,6 +235,15 @@ fn create_token(
     {
         return Err(CommandError::UnknownNode(node.clone()));
     }
+    bounded(&token.labels)?;
     records.tokens.insert(id.clone(), token.clone());
-    Ok(format!("create token {id}"))
+    Ok(match (&token.node, token.rejoin) {
+        (Some(node), true) => format!("create token {id} for node {node} to rejoin"),
+        (Some(node), false) => format!("create token {id} for node {node}"),
+        (None, _) => format!("create token {id}"),
+    })
+}
+
+fn bounded(labels: &Labels) -> Result<(), CommandError> {
+    labels_too_large(labels).map_or(Ok(()), |problem| Err(CommandError::Labels(problem)))
 }

@@ -84,6 +84,8 @@ pub struct Controller<M> {
     declarations: BTreeMap<NodeName, Declaration>,
     reports: BTreeMap<NodeName, VecDeque<Report>>,
     presence: BTreeMap<NodeName, Presence>,
+    /// Nodes of which an earlier run was heard beside a later one, with its session; said once for each node.
+    rivals: BTreeMap<NodeName, u64>,
     announced: BTreeMap<InstanceRef, String>,
     window: Window<MessageKey>,
     in_hand: BTreeSet<MessageKey>,
@@ -175,6 +177,7 @@ impl<M: Mint> Controller<M> {
             declarations: kept.declarations,
             reports: BTreeMap::new(),
             presence: BTreeMap::new(),
+            rivals: BTreeMap::new(),
             announced: BTreeMap::new(),
             in_hand: BTreeSet::new(),
             in_store: BTreeMap::new(),

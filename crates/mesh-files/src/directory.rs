@@ -192,10 +192,13 @@ impl Assembly<'_> {
                 seat,
             } => in_module(module, &Said::Seat(field, seat.clone())),
             MeshError::CannotHold { seat, .. } => in_mesh(self.mesh.holders_at.get(seat)),
-            MeshError::UnknownPlaced { module } => in_mesh(self.mesh.places_at.get(module)),
+            MeshError::UnknownPlaced { module } | MeshError::Placement { module, .. } => {
+                in_mesh(self.mesh.places_at.get(module))
+            }
             MeshError::UnknownAfter { module, other } => {
                 in_module(module, &Said::After(other.clone()))
             }
+            MeshError::Misnamed { module, .. } => in_module(module, &Said::Name),
             MeshError::AfterCycle { modules } => match modules.as_slice() {
                 [] => in_mesh(None),
                 [module, ..] => in_module(module, &self.waits_in(module, modules)),
@@ -234,6 +237,8 @@ impl Assembly<'_> {
                 did_you_mean(other.as_str(), modules())
             }
             MeshError::Manifest { .. }
+            | MeshError::Misnamed { .. }
+            | MeshError::Placement { .. }
             | MeshError::CannotHold { .. }
             | MeshError::AfterCycle { .. } => String::new(),
         }
@@ -248,7 +253,9 @@ fn said_wrong(error: &ManifestError) -> Said {
         }
         ManifestError::AfterItself { module } => Said::After(module.clone()),
         ManifestError::AnnouncedListed => Said::Emits(mesh_model::EventName::announced()),
-        ManifestError::Nul { .. } | ManifestError::TooMany { .. } => Said::Name,
+        ManifestError::Nul { .. }
+        | ManifestError::TooMany { .. }
+        | ManifestError::TooLarge { .. } => Said::Name,
     }
 }
 

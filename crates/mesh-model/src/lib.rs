@@ -29,7 +29,7 @@ pub use name::{
 };
 pub use records::{
     BusFacts, Declared, InstanceRecord, Labels, MeshError, NodeRecord, Placement, Records,
-    SeatRecord, Selector, Spent, TokenRecord,
+    SeatRecord, Selector, Spent, TokenRecord, labels_too_large,
 };
 pub use report::{Heartbeat, ModuleReport, ModuleState, Outcome, Report};
 pub use spec::{

@@ -63,6 +63,18 @@ pub enum ManifestError {
         /// Which field.
         field: &'static str,
     },
+    /// More bytes than a declaration should carry for one module.
+    #[error(
+        "{field} has {bytes} bytes and may have at most {limit}; hand the module a file instead"
+    )]
+    TooLarge {
+        /// Which field.
+        field: &'static str,
+        /// How many it has.
+        bytes: usize,
+        /// How many it may have.
+        limit: usize,
+    },
     /// More events than one consumer or one grant should carry.
     #[error("{field} lists {count} entries and may list at most {limit}; split the module")]
     TooMany {
@@ -80,7 +92,55 @@ const FOLLOWS_LIMIT: usize = 1000;
 /// Events one module may emit: each is an entry of its grant, and a grant is held by the server in memory.
 const EMITS_LIMIT: usize = 1000;
 
+/// Modules one starts after, variables, and words of its command.
+const LIST_LIMIT: usize = 256;
+/// Seats one module may hold, or send work to: each is a consumer or an entry of its grant.
+const SEATS_LIMIT: usize = 256;
+/// Bytes of a module's environment, and of its command: a node's declaration is one message with all its modules.
+const TEXT_LIMIT: usize = 16 * 1024;
+/// Bytes of a release: it is shown as one line.
+const RELEASE_LIMIT: usize = 128;
+
 impl Manifest {
+    fn check_sizes(&self) -> Result<(), ManifestError> {
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        let command = self.run.argv().map(str::len);
+        for (field, bytes, limit) in [
+            ("release", self.release.len(), RELEASE_LIMIT),
+            ("env", env.sum(), TEXT_LIMIT),
+            ("command", command.sum(), TEXT_LIMIT),
+        ] {
+            if bytes > limit {
+                return Err(ManifestError::TooLarge {
+                    field,
+                    bytes,
+                    limit,
+                });
+            }
+        }
+        for (field, count, limit) in [
+            ("follows", self.follows.len(), FOLLOWS_LIMIT),
+            ("emits", self.emits.len(), EMITS_LIMIT),
+            ("after", self.after.len(), LIST_LIMIT),
+            ("env", self.env.len(), LIST_LIMIT),
+            ("command", self.run.argv().count(), LIST_LIMIT),
+            ("can_hold", self.can_hold.len(), SEATS_LIMIT),
+            ("sends_to", self.sends_to.len(), SEATS_LIMIT),
+        ] {
+            if count > limit {
+                return Err(ManifestError::TooMany {
+                    field,
+                    count,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Looks for what no field alone can show.
     pub fn check(&self) -> Result<(), ManifestError> {
         for (name, value) in &self.env {
@@ -105,18 +165,6 @@ impl Manifest {
         if self.run.argv().any(|word| word.contains('\0')) {
             return Err(ManifestError::Nul { field: "command" });
         }
-        for (field, count, limit) in [
-            ("follows", self.follows.len(), FOLLOWS_LIMIT),
-            ("emits", self.emits.len(), EMITS_LIMIT),
-        ] {
-            if count > limit {
-                return Err(ManifestError::TooMany {
-                    field,
-                    count,
-                    limit,
-                });
-            }
-        }
-        Ok(())
+        self.check_sizes()
     }
 }

@@ -32,6 +32,40 @@ pub struct Placement {
     pub on: Selector,
 }
 
+/// Nodes one placement may name.
+const NODES_LIMIT: usize = 10_000;
+/// Labels a node may have, or a placement may name.
+const LABELS_LIMIT: usize = 64;
+/// Bytes a label may have, its name and its value.
+const LABEL_BYTES: usize = 256;
+
+/// What is too large in labels, and how large it may be.
+pub fn labels_too_large(labels: &Labels) -> Option<String> {
+    if labels.len() > LABELS_LIMIT {
+        let count = labels.len();
+        return Some(format!("are {count} and may be at most {LABELS_LIMIT}"));
+    }
+    let long = labels.iter().find(|(k, v)| k.len() + v.len() > LABEL_BYTES);
+    let name = |key: &str| key.chars().take(20).collect::<String>();
+    long.map(|(key, _)| {
+        let key = name(key);
+        format!("hold {key:?}, which has more than {LABEL_BYTES} bytes with its value")
+    })
+}
+
+impl Placement {
+    fn too_large(&self) -> Option<(&'static str, String)> {
+        match &self.on {
+            Selector::Nodes(nodes) => (nodes.len() > NODES_LIMIT).then(|| {
+                let count = nodes.len();
+                let problem = format!("are {count} and may be at most {NODES_LIMIT}");
+                ("nodes", problem)
+            }),
+            Selector::Labels(labels) => labels_too_large(labels).map(|problem| ("labels", problem)),
+        }
+    }
+}
+
 /// Which nodes are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -99,18 +133,6 @@ impl Records {
             Some(SeatRecord { assigned }) => assigned.as_ref(),
             None => self.declared.seats.get(seat).and_then(Option::as_ref),
         }
-    }
-
-    /// Which modules a node is to run.
-    pub fn placed_on<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Manifest> {
-        let labels = self.nodes.get(node).map(|record| &record.labels);
-        self.declared.modules.values().filter(move |manifest| {
-            self.declared
-                .placements
-                .get(&manifest.module)
-                .zip(labels)
-                .is_some_and(|(placement, labels)| placement.on.selects(node, labels))
-        })
     }
 }
 
@@ -197,6 +219,24 @@ pub enum MeshError {
         /// What is wrong.
         error: ManifestError,
     },
+    /// It is declared under another name than its manifest says: it would have the authority of neither, or both.
+    #[error("module {module}: its manifest says it is {says}; declare it under that name")]
+    Misnamed {
+        /// The name it is declared under.
+        module: ModuleName,
+        /// The name in its manifest.
+        says: ModuleName,
+    },
+    /// More labels, or nodes, than one placement may name.
+    #[error("place {module}: {field} {problem}")]
+    Placement {
+        /// The module.
+        module: ModuleName,
+        /// Which field.
+        field: &'static str,
+        /// What is too large, and how large it may be.
+        problem: String,
+    },
     /// It follows what nobody emits.
     #[error("module {module}: follows {event}, which {why}")]
     NobodyEmits {
@@ -261,7 +301,13 @@ impl Declared {
     /// Every contradiction, in a stable order; none when it may be applied.
     pub fn check(&self) -> Vec<MeshError> {
         let mut errors = Vec::new();
-        for manifest in self.modules.values() {
+        for (module, manifest) in &self.modules {
+            if *module != manifest.module {
+                errors.push(MeshError::Misnamed {
+                    module: module.clone(),
+                    says: manifest.module.clone(),
+                });
+            }
             self.check_module(manifest, &mut errors);
         }
         for (seat, holder) in &self.seats {
@@ -275,7 +321,14 @@ impl Declared {
                 });
             }
         }
-        for module in self.placements.keys() {
+        for (module, placement) in &self.placements {
+            if let Some((field, problem)) = placement.too_large() {
+                errors.push(MeshError::Placement {
+                    module: module.clone(),
+                    field,
+                    problem,
+                });
+            }
             if !self.modules.contains_key(module) {
                 errors.push(MeshError::UnknownPlaced {
                     module: module.clone(),
@@ -374,5 +427,100 @@ impl Declared {
         (!waiting.is_empty()).then(|| MeshError::AfterCycle {
             modules: waiting.into_keys().cloned().collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use super::*;
+    use crate::{Restart, Run};
+
+    fn manifest() -> Manifest {
+        Manifest {
+            module: "x".parse().unwrap(),
+            release: "1".to_owned(),
+            run: Run::command(["serve".to_owned()]).unwrap(),
+            after: BTreeSet::new(),
+            env: BTreeMap::new(),
+            restart: Restart::Always,
+            emits: BTreeSet::new(),
+            follows: BTreeSet::new(),
+            can_hold: BTreeSet::new(),
+            sends_to: BTreeSet::new(),
+        }
+    }
+
+    fn wrong(name: &str, manifest: Manifest, on: Selector) -> Vec<String> {
+        let module: ModuleName = name.parse().unwrap();
+        let declared = Declared {
+            mesh: "home".parse().unwrap(),
+            modules: [(module.clone(), manifest)].into(),
+            seats: BTreeMap::new(),
+            placements: [(module, Placement { on })].into(),
+        };
+        declared.check().iter().map(ToString::to_string).collect()
+    }
+
+    fn nowhere() -> Selector {
+        Selector::Nodes(BTreeSet::new())
+    }
+
+    fn many<T: std::str::FromStr<Err: fmt::Debug> + Ord>(count: usize) -> BTreeSet<T> {
+        let names = (0..count).map(|number| format!("n{number}").parse().unwrap());
+        names.collect()
+    }
+
+    #[test]
+    fn a_module_is_declared_under_its_own_name() {
+        assert_eq!(wrong("x", manifest(), nowhere()), [""; 0]);
+        let said = wrong("y", manifest(), nowhere()).join("; ");
+        assert!(
+            said.contains("module y: its manifest says it is x"),
+            "{said}"
+        );
+    }
+
+    type Change = fn(&mut Manifest);
+
+    #[test]
+    fn what_is_too_large_for_a_declaration_is_named_with_its_module_and_field() {
+        let cases: [(&str, Change); 7] = [
+            ("release has 129 bytes", |it| it.release = "1".repeat(129)),
+            ("env has 16385 bytes", |it| {
+                it.env = [("A".to_owned(), "x".repeat(16 * 1024))].into();
+            }),
+            ("command has 16385 bytes", |it| {
+                it.run = Run::command(["x".repeat(16 * 1024 + 1)]).unwrap();
+            }),
+            ("command lists 257 entries", |it| {
+                it.run = Run::command((0..257).map(|_| "x".to_owned())).unwrap();
+            }),
+            ("after lists 257 entries", |it| it.after = many(257)),
+            ("can_hold lists 257 entries", |it| it.can_hold = many(257)),
+            ("sends_to lists 257 entries", |it| it.sends_to = many(257)),
+        ];
+        for (expected, change) in cases {
+            let mut manifest = manifest();
+            change(&mut manifest);
+            let said = wrong("x", manifest, nowhere()).join("; ");
+            assert!(said.contains(&format!("module x: {expected}")), "{said}");
+        }
+        let labels = |count: usize, value: &str| -> Labels {
+            let pairs = (0..count).map(|number| (number.to_string(), value.to_owned()));
+            pairs.collect()
+        };
+        for (expected, on) in [
+            ("nodes are 10001", Selector::Nodes(many(10_001))),
+            ("labels are 65", Selector::Labels(labels(65, "x"))),
+            (
+                "labels hold \"0\"",
+                Selector::Labels(labels(1, &"x".repeat(256))),
+            ),
+        ] {
+            let said = wrong("x", manifest(), on).join("; ");
+            assert!(said.contains(&format!("place x: {expected}")), "{said}");
+        }
     }
 }

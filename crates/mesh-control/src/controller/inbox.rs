@@ -261,8 +261,12 @@ impl<M: Mint> Controller<M> {
         // A later run whose clock was set back is believed once the one before has been silent for long enough.
         let speaks = |before: &Presence| now.since(before.heard) < LOST_AFTER;
         if before.is_some_and(|b| b.heartbeat.session > heartbeat.session && speaks(b)) {
-            let what = "an earlier run of its agent still speaks; do two hosts share a credential?";
-            effects.push(Effect::Note(Note::Node(node, what.to_owned())));
+            let told = self.rivals.insert(node.clone(), heartbeat.session);
+            if told.is_none() {
+                let what =
+                    "an earlier run of its agent still speaks; do two hosts share a credential?";
+                effects.push(Effect::Note(Note::Node(node, what.to_owned())));
+            }
             return effects;
         }
         let newly_deaf = heartbeat.deaf && before.is_none_or(|before| !before.heartbeat.deaf);

@@ -238,9 +238,12 @@ impl<M: Mint> Controller<M> {
             Admission::Refused(refusal) => {
                 self.tally.refused += 1;
                 effects.push(Effect::Note(Note::EnrolmentRefused(refusal.to_string())));
-                // Never where the request says, unless that is the joiner's own: the controller may publish further
-                // than the joiner may.
-                let to = subject::enrolment_answer(token);
+                // Where the request says only if that is the joiner's own: the controller may publish further than the
+                // joiner may. Two hosts may come with one token, and each hears its own answer.
+                let to = match &refusal {
+                    EnrolmentRefusal::ForeignAddress { .. } => subject::enrolment_answer(token),
+                    _ => to,
+                };
                 let answer = EnrolmentAnswer::Refused(refusal);
                 effects.push(Effect::Answer { to, answer });
                 self.finish(key, now, effects);

@@ -300,3 +300,13 @@ fn a_preview_changes_nothing_and_names_what_an_apply_would() {
     rig.command(apply(next.clone())).unwrap().unwrap();
     assert!(rig.core.preview(&next).unwrap().is_empty());
 }
+
+#[test]
+fn more_labels_than_a_node_may_have_are_refused() {
+    let mut rig = Rig::with_node_a();
+    let labels = (0..65).map(|number| (number.to_string(), String::new()));
+    let labels: mesh_model::Labels = labels.collect();
+    let node = named("a");
+    let result = rig.command(Command::Label { node, labels }).unwrap();
+    assert!(matches!(result, Err(CommandError::Labels(_))), "{result:?}");
+}

@@ -208,6 +208,21 @@ fn an_address_outside_the_joiners_inbox_is_refused_and_hears_nothing() {
 }
 
 #[test]
+fn of_two_hosts_with_one_token_each_hears_its_own_answer() {
+    let mut rig = Rig::new();
+    rig.create_token("t", |_| {});
+    for (name, letter, expected) in [("a", 'A', true), ("b", 'B', false)] {
+        let Message::Enrolment(token, mut request) = rig.request("t", Some(name), letter) else {
+            unreachable!()
+        };
+        request.reply = named(&format!("mesh.inbox.joiner.t.answer.{name}"));
+        let (_, said) = rig.hear(Message::Enrolment(token, request.clone()));
+        assert_eq!(accepted(&said), expected, "{name}");
+        assert_eq!(answers(&said)[0].0, request.reply);
+    }
+}
+
+#[test]
 fn a_rejoin_replaces_the_key_and_tells_the_new_host_anew() {
     let mut rig = Rig::with_node_a();
     rig.command(apply(declared(None, &[("x", &["a"])])))
