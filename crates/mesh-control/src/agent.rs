@@ -180,6 +180,8 @@ impl Agent {
             effects.push(AgentEffect::Note(format!(
                 "a declaration for node {whose} came here; it is not acted upon"
             )));
+            // It never will be, however often it comes.
+            effects.push(AgentEffect::Settle(in_hand, NodeSettlement::Done));
             return effects;
         }
         let newest = self.current.as_ref().map(|c| c.declaration.generation);

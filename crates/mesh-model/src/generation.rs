@@ -107,7 +107,8 @@ impl fmt::Display for ReportId {
     }
 }
 
-/// The version of the whole mesh's records; every change is a new one.
+/// The version of the whole mesh's records: every change somebody decides is a new one. That a joiner's credential ends
+/// once its node is heard, or its token's time is over, was decided with the token.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

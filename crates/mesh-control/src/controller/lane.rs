@@ -45,7 +45,8 @@ struct Pending {
     origin: Origin,
     records: Records,
     declarations: Vec<Declaration>,
-    /// In one sentence, for the log and the audit; nothing for housekeeping.
+    /// In one sentence, for the log and the audit; nothing for housekeeping, which nobody decides: it follows from what
+    /// was decided before and from time, so it is no new revision and a plan somebody looked at stays good.
     what: Option<String>,
 }
 

@@ -275,6 +275,19 @@ fn replaces_a(token: &mut mesh_model::TokenRecord) {
 }
 
 #[test]
+fn what_is_kept_of_a_token_for_people_names_its_node_and_whether_it_rejoins() {
+    let mut rig = Rig::with_node_a();
+    rig.create_token("re", replaces_a);
+    rig.create_token("b", |token| token.node = Some(named("b")));
+    let said = |what: &str| {
+        let mut facts = rig.facts.values();
+        facts.any(|fact| matches!(fact, Fact::Audit(audit) if audit.what == what))
+    };
+    assert!(said("create token re for node a to rejoin"));
+    assert!(said("create token b for node b"));
+}
+
+#[test]
 fn a_node_that_rejoins_keeps_its_labels_and_what_is_placed_by_them() {
     let mut rig = Rig::with_node_a();
     let label = |labels: &[(&str, &str)]| -> mesh_model::Labels {
