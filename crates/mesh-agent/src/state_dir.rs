@@ -1,8 +1,8 @@
 //! The directory of an agent's state: where things are in it, and that one agent has it at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -115,9 +115,14 @@ pub(crate) fn runtime_path(dir: &Path) -> PathBuf {
     dir.join("runtime")
 }
 
-/// Makes a directory, and what is missing above it, for its owner alone.
+/// Makes a directory, and what is missing above it, for its owner alone; takes from others what they have of one that
+/// is there.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 fn lock_path(dir: &Path) -> PathBuf {
@@ -147,5 +152,14 @@ mod tests {
         drop(first);
         assert!(!is_held(&state).unwrap());
         StateDir::take(&state).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_directory_others_have_access_to_is_closed_to_them() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let _state = StateDir::take(dir.path()).await.unwrap();
+        let mode = fs::metadata(dir.path()).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700);
     }
 }
