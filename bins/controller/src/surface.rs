@@ -118,7 +118,7 @@ fn failed(error: impl std::fmt::Display) -> ApiError {
 
 impl<B: ControllerBus> Control for Surface<B> {
     async fn status(&self) -> Result<Status, ApiError> {
-        let look = self.shared.handle.look(mesh_control::Controller::status);
+        let look = self.shared.handle.look(Controller::status);
         look.await.map_err(gone)
     }
 

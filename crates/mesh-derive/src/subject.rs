@@ -1,7 +1,8 @@
 //! The mesh's subjects: the only place where one is put together, or taken apart.
 
 use mesh_model::{
-    EventRef, Filter, ModuleName, NodeName, Principal, SeatName, StreamName, Subject, TokenId,
+    EventRef, Filter, InstanceRef, ModuleName, NodeName, Principal, SeatName, StreamName, Subject,
+    TokenId,
 };
 
 /// What a message is, told from its subject alone: the one part of it that its sender could not choose.
@@ -84,6 +85,34 @@ pub fn heartbeats() -> Filter {
     filter("mesh.heartbeat.>".to_owned())
 }
 
+/// Where whoever is heard is whom the subject names, or the controller.
+pub(crate) fn identities() -> [Filter; 7] {
+    let of = |root: &str| filter(format!("mesh.{root}.>"));
+    [
+        "control",
+        "heartbeat",
+        "mod",
+        "seat",
+        "node",
+        "ctl",
+        "parked",
+    ]
+    .map(of)
+}
+
+/// What of [`identities`] is a principal's own to say.
+pub(crate) fn own(principal: &Principal) -> Vec<Filter> {
+    match principal {
+        Principal::Controller => identities().to_vec(),
+        Principal::Node(node) => vec![report(node).into(), heartbeat(node).into()],
+        Principal::Joiner(token) => vec![enrol(token).into()],
+        Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => vec![
+            filter(format!("mesh.mod.{module}.>")),
+            filter(format!("mesh.seat.*.{module}")),
+        ],
+    }
+}
+
 /// Where a module emits one of its events.
 pub fn event(event: &EventRef) -> Subject {
     subject(format!("mesh.mod.{event}"))
@@ -144,6 +173,11 @@ pub fn inbox(principal: &Principal) -> Filter {
 /// Where the answer to an enrolment is awaited.
 pub fn enrolment_answer(token: &TokenId) -> Subject {
     subject(format!("mesh.inbox.joiner.{token}.answer"))
+}
+
+/// The same, for one of several hosts that may hold the token: `host` is any number of its own.
+pub fn enrolment_answer_to(token: &TokenId, host: u64) -> Subject {
+    subject(format!("mesh.inbox.joiner.{token}.answer.{host:016x}"))
 }
 
 /// The stream of newest declarations.

@@ -29,7 +29,7 @@ impl NatsJoiner {
     ) -> Result<Self, BusError> {
         let principal = Principal::Joiner(token.clone());
         let connection = Connection::open(endpoint, credential, &principal, dialling).await?;
-        let address = subject::enrolment_answer(token);
+        let address = subject::enrolment_answer_to(token, dialling.seed);
         let answers = connection.subscribe(address.as_str(), None).await?;
         Ok(Self {
             connection,

@@ -35,6 +35,15 @@ impl ApiError {
     pub(crate) fn into_bus_error(self, what: &str) -> BusError {
         match self.err_code {
             WRONG_LAST_SEQUENCE => BusError::Fenced(self.description),
+            // What a stream may fill is set aside when it is made: no waiting makes a disk larger.
+            NO_STORAGE if what.starts_with("STREAM.") => BusError::Refused {
+                what: what.to_owned(),
+                why: format!(
+                    "{}: the server's disk has less room than its streams may fill together; give it more, or declare \
+                     fewer seats",
+                    self.description
+                ),
+            },
             STORE_FAILED | NO_STORAGE | NO_RESOURCES | NO_MEMORY => BusError::Full(what.to_owned()),
             _ if self.code == 503 => BusError::Away(format!("{what}: {}", self.description)),
             _ => BusError::Refused {
@@ -115,13 +124,16 @@ const STORED_WITHIN: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
 
-    fn of(code: u16, err_code: u32) -> BusError {
+    fn api_error(code: u16, err_code: u32) -> ApiError {
         ApiError {
             code,
             err_code,
             description: "why".to_owned(),
         }
-        .into_bus_error("what")
+    }
+
+    fn of(code: u16, err_code: u32) -> BusError {
+        api_error(code, err_code).into_bus_error("what")
     }
 
     #[test]
@@ -129,6 +141,8 @@ mod tests {
         assert_eq!(of(400, 10_071), BusError::Fenced("why".to_owned()));
         assert_eq!(of(503, 10_077), BusError::Full("what".to_owned()));
         assert_eq!(of(500, 10_047), BusError::Full("what".to_owned()));
+        let made = api_error(500, 10_047).into_bus_error("STREAM.CREATE.EVENTS");
+        assert!(matches!(made, BusError::Refused { .. }), "{made:?}");
         assert!(of(503, 10_008).is_passing());
         assert!(matches!(of(500, 10_012), BusError::Refused { .. }));
         assert!(matches!(of(400, 10_025), BusError::Refused { .. }));

@@ -59,6 +59,16 @@ impl Plan {
                 filter: filter.clone(),
             });
         }
+        let (identities, own) = (subject::identities(), subject::own(principal));
+        for filter in publish() {
+            let speaks = identities.iter().any(|of| of.overlaps(filter));
+            if speaks && !own.iter().any(|own| filter.is_subset_of(own)) {
+                found.push(Mismatch::SpeaksAsAnother {
+                    principal: principal.clone(),
+                    filter: filter.clone(),
+                });
+            }
+        }
         let [api, system, ..] = server_subjects();
         for filter in publish().chain(subscribe()) {
             if filter.overlaps(&api) || filter.overlaps(&system) {

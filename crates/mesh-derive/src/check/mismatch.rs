@@ -18,6 +18,16 @@ pub enum Mismatch {
         /// The ack subjects not granted.
         missing: Filter,
     },
+    /// Who publishes there is somebody else: whoever hears it believes the subject.
+    #[error(
+        "{principal}: may publish {filter}, and so speak as somebody else; grant only what is its own to say"
+    )]
+    SpeaksAsAnother {
+        /// Who.
+        principal: Principal,
+        /// What it may publish.
+        filter: Filter,
+    },
     /// The consumer selects what its owner was not declared to hear.
     #[error(
         "consumer {consumer}: selects {filter}, which {owner} is not to read; select what was declared for {owner} and \
