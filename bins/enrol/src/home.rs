@@ -1,10 +1,10 @@
 //! The agent's directory on this host: what an earlier attempt left there, and what this one puts there.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use mesh_agent::{AgentConfig, RuntimeKind};
 use mesh_auth::creds::{Credentials, VouchedKey};
 use mesh_auth::keyfile::{read_secret, write_public, write_secret};
@@ -13,9 +13,12 @@ use mesh_auth::secret::SecretText;
 use mesh_auth::token::Token;
 use mesh_model::{BusFacts, MeshName, NodeName};
 
-/// The directory.
+/// The directory, held: no other enrolment has it until this is dropped, and no agent.
 #[derive(Debug)]
-pub(crate) struct Home(PathBuf);
+pub(crate) struct Home {
+    dir: PathBuf,
+    _lock: File,
+}
 
 /// What is there before anything is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,16 +108,18 @@ impl Home {
                 let owner_only = fs::Permissions::from_mode(0o700);
                 fs::set_permissions(&dir, owner_only).with_context(what)?;
             }
-            Decision::IsNode => bail!(
-                "{shown} already belongs to a node: run `node-agent --config {shown}/agent.toml`, or name another directory \
-                 with `--dir`; to make this host a new node, stop its agent and move {shown} away first"
-            ),
+            Decision::IsNode => return Err(is_node(&dir)),
             Decision::IsOpen => bail!(
                 "{shown} holds files and others have access to it; name a new directory with `--dir`, or, if it is the \
                  agent's, run `chmod 700 {shown}`"
             ),
         }
-        Ok(Self(dir))
+        let lock = hold(&dir)?;
+        // Another enrolment may have ended since it was looked at.
+        if fs::exists(dir.join(CONFIG)).with_context(what)? {
+            return Err(is_node(&dir));
+        }
+        Ok(Self { dir, _lock: lock })
     }
 
     /// The keys an interrupted attempt left, or new ones. With the same keys the same token gets the same answer.
@@ -162,7 +167,7 @@ impl Home {
                 .context("the credential in the controller's answer")?;
             Credentials::Jwt(vouched).write(&self.credential())?;
         }
-        let ca = self.0.join("ca.pem");
+        let ca = self.dir.join("ca.pem");
         write_public(&ca, &accepted.ca_pem)?;
         let config = AgentConfig {
             node: accepted.node,
@@ -175,22 +180,53 @@ impl Home {
             bus: accepted.bus,
             runtime: RuntimeKind::Process,
             heartbeat: AgentConfig::HEARTBEAT,
-            state_dir: self.0.clone(),
+            state_dir: self.dir.clone(),
         };
         Ok(config.write(&self.config())?)
     }
 
     /// The agent's configuration.
     pub(crate) fn config(&self) -> PathBuf {
-        self.0.join(CONFIG)
+        self.dir.join(CONFIG)
     }
 
     fn credential(&self) -> PathBuf {
-        self.0.join("node.creds")
+        self.dir.join("node.creds")
     }
 
     fn box_key(&self) -> PathBuf {
-        self.0.join("node.xkey")
+        self.dir.join("node.xkey")
+    }
+}
+
+fn is_node(dir: &Path) -> anyhow::Error {
+    let shown = dir.display();
+    anyhow!(
+        "{shown} already belongs to a node: run `node-agent --config {shown}/agent.toml`, or name another directory \
+         with `--dir`; to make this host a new node, stop its agent and move {shown} away first"
+    )
+}
+
+/// Takes the lock of the directory, the one its agent will hold: two enrolments at once would each write over the other's
+/// keys.
+fn hold(dir: &Path) -> anyhow::Result<File> {
+    let path = dir.join("agent.lock");
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("{} cannot be opened", path.display()))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another `enrol` or an agent is at work in {}; wait for it to end, or name another directory with `--dir`",
+            dir.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("{} cannot be locked", path.display()))
+        }
     }
 }
 

@@ -76,9 +76,21 @@ fn an_interrupted_attempt_goes_on_with_its_keys() {
     );
     // Interrupted between the two.
     fs::remove_file(home.box_key()).unwrap();
+    drop(home);
     let third = Home::take(&path).unwrap().keys().unwrap();
     assert_eq!(first.user.public(), third.user.public());
     assert_ne!(first.secrets.public(), third.secrets.public());
+}
+
+#[test]
+fn of_two_enrolments_in_one_directory_the_second_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent");
+    let first = Home::take(&path).unwrap();
+    let error = Home::take(&path).unwrap_err().to_string();
+    assert!(error.contains("another `enrol`"), "{error}");
+    drop(first);
+    Home::take(&path).unwrap();
 }
 
 #[test]
