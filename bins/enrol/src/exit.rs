@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     Failed = 1,
     /// What was typed makes no sense.
     Usage = 2,
-    /// The mesh does not take this token any more.
+    /// The mesh does not take this token any more, or refuses this host.
     Denied = 5,
     /// Nobody answered.
     TimedOut = 6,

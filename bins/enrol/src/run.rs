@@ -7,7 +7,7 @@ use mesh_agent::{JoinPace, join, verifier};
 use mesh_auth::tls::{PinnedCa, pinned_client_config};
 use mesh_auth::token::Token;
 use mesh_bus::{BusError, JoinerBus};
-use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, EnrolmentRefusal, PublicKey};
+use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, PublicKey};
 use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsJoiner};
 
 use crate::cli::Cli;
@@ -131,25 +131,9 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
                 .context("the bus was reached without showing who vouches for it")?,
         }),
         EnrolmentAnswer::Refused(refusal) => {
-            let exit = exit(&refusal);
             let error = anyhow::Error::new(refusal).context("the controller refuses this host");
-            Err(Failure::new(exit, error))
+            Err(Failure::new(Exit::Denied, error))
         }
-    }
-}
-
-/// A token that is of no use ends the same whether the bus says so or the controller, whichever hears of it first.
-fn exit(refusal: &EnrolmentRefusal) -> Exit {
-    match refusal {
-        EnrolmentRefusal::Unknown { .. }
-        | EnrolmentRefusal::Expired { .. }
-        | EnrolmentRefusal::Spent { .. } => Exit::Denied,
-        EnrolmentRefusal::NameTaken { .. }
-        | EnrolmentRefusal::NameMismatch { .. }
-        | EnrolmentRefusal::NoName
-        | EnrolmentRefusal::ClockSkew { .. }
-        | EnrolmentRefusal::ForeignAddress { .. }
-        | EnrolmentRefusal::InvalidKey { .. } => Exit::Failed,
     }
 }
 
@@ -166,14 +150,24 @@ mod tests {
 
     use mesh_auth::keys::{SigningKey, UserKey};
     use mesh_auth::tls::CaFingerprint;
+    use mesh_model::EnrolmentRefusal;
 
     use super::*;
 
     #[test]
-    fn a_spent_token_is_denied_and_a_wrong_name_is_not() {
+    fn whatever_the_controller_refuses_is_denied() {
         let (token, node) = ("t1".parse().unwrap(), "web-1".parse().unwrap());
-        assert_eq!(exit(&EnrolmentRefusal::Spent { token, node }), Exit::Denied);
-        assert_eq!(exit(&EnrolmentRefusal::NoName), Exit::Failed);
+        let (_, ca) = pinned_client_config(CaFingerprint::from_bytes([0; 32])).unwrap();
+        for refusal in [
+            EnrolmentRefusal::Spent { token, node },
+            EnrolmentRefusal::NoName,
+            EnrolmentRefusal::ClockSkew { seconds: 900 },
+        ] {
+            let said = refusal.to_string();
+            let failure = accepted(EnrolmentAnswer::Refused(refusal), &ca).unwrap_err();
+            assert_eq!(failure.exit, Exit::Denied, "{said}");
+            assert!(format!("{:#}", failure.error).contains(&said), "{said}");
+        }
     }
 
     #[test]
