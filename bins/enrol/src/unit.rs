@@ -46,17 +46,26 @@ fn program() -> anyhow::Result<PathBuf> {
 }
 
 /// The unit's text. Only the agent is ended with its unit, never what it started.
+///
+/// What it starts inherits whatever confines the agent, and may be any program: so it gains no rights, and nothing of
+/// the host is hidden from it.
 fn render(program: &Path, config: &Path) -> anyhow::Result<String> {
+    let state = state_directory(config).map_or(String::new(), |dir| {
+        format!("StateDirectory={dir}\nStateDirectoryMode=0700\n")
+    });
     let (program, config) = (quoted(program)?, quoted(config)?);
     Ok(format!(
         "[Unit]\n\
          Description=Agent of a mesh\n\
          Wants=network-online.target\n\
          After=network-online.target\n\
+         StartLimitIntervalSec=0\n\
          \n\
          [Service]\n\
          Type=simple\n\
          ExecStart={program} --config {config}\n\
+         {state}\
+         NoNewPrivileges=yes\n\
          KillMode=process\n\
          Restart=always\n\
          RestartSec=2\n\
@@ -64,6 +73,14 @@ fn render(program: &Path, config: &Path) -> anyhow::Result<String> {
          [Install]\n\
          WantedBy=multi-user.target\n"
     ))
+}
+
+/// The directory of this configuration as systemd makes and closes one (`systemd.exec(5)`): below `/var/lib`, named
+/// without anything it would read as its own.
+fn state_directory(config: &Path) -> Option<&str> {
+    let dir = config.parent()?.strip_prefix("/var/lib").ok()?.to_str()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte);
+    (!dir.is_empty() && dir.bytes().all(is_plain)).then_some(dir)
 }
 
 /// A path as one word of a command line (`systemd.service(5)`, "Command lines"): `%` and `$` stand for themselves when
@@ -98,8 +115,25 @@ mod tests {
             "ExecStart=\"/usr/local/bin/node-agent\" --config \"/var/lib/mesh/agent/agent.toml\"",
             "KillMode=process",
             "Restart=always",
+            "StartLimitIntervalSec=0",
+            "NoNewPrivileges=yes",
+            "StateDirectory=mesh/agent",
+            "StateDirectoryMode=0700",
         ] {
             assert!(unit.lines().any(|found| found == line), "{line} in {unit}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_systemds_to_keep_only_where_it_keeps_them() {
+        for (config, directory) in [
+            ("/var/lib/mesh/agent/agent.toml", Some("mesh/agent")),
+            ("/var/lib/agent.toml", None),
+            ("/srv/agent/agent.toml", None),
+            ("/var/lib/../etc/agent.toml", None),
+            ("/var/lib/a b%n/agent.toml", None),
+        ] {
+            assert_eq!(state_directory(Path::new(config)), directory, "{config}");
         }
     }
 
