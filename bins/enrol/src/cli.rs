@@ -14,7 +14,8 @@ use crate::out;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "enrol", version, about)]
 pub(crate) struct Cli {
-    /// The token. In the environment it is not seen by other users of this host.
+    /// The token. Better given as `MESH_TOKEN` in the environment: an argument is seen by every user of this host in the
+    /// list of processes, and kept in the shell's history; whoever has the token first becomes the node.
     #[arg(env = "MESH_TOKEN", hide_env_values = true)]
     pub token: String,
     /// Where the agent's keys and configuration go [default: /var/lib/mesh/agent for root].
@@ -57,5 +58,20 @@ impl Cli {
     pub(crate) fn dir(&self) -> PathBuf {
         let default = || mesh_host::state_dir(Place::Agent);
         self.dir.clone().unwrap_or_else(default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_help_says_how_to_give_the_token_and_why() {
+        let help = Cli::command().render_help().to_string();
+        for said in ["MESH_TOKEN", "seen by every user"] {
+            assert!(help.contains(said), "{said} in {help}");
+        }
     }
 }
