@@ -32,7 +32,37 @@ fn what_does_not_cross_between_the_accounts_is_refused() {
 }
 
 /// Whose grant, which side, the entry too many, and what is said of it.
-const TRESPASSES: [(&str, &str, &str, &str); 10] = [
+const TRESPASSES: [(&str, &str, &str, &str); 15] = [
+    (
+        "node/web-2",
+        "publish",
+        "mesh.control.report.web-1",
+        "may publish mesh.control.report.web-1, and so speak as somebody else",
+    ),
+    (
+        "node/web-2",
+        "publish",
+        "mesh.heartbeat.*",
+        "may publish mesh.heartbeat.*, and so speak as somebody else",
+    ),
+    (
+        "node/web-2",
+        "publish",
+        "mesh.mod.shop.order.placed",
+        "may publish mesh.mod.shop.order.placed, and so speak as somebody else",
+    ),
+    (
+        "node/web-2",
+        "publish",
+        "mesh.node.web-2.declare",
+        "may publish mesh.node.web-2.declare, and so speak as somebody else",
+    ),
+    (
+        "joiner/t1",
+        "publish",
+        "mesh.control.enrol.*",
+        "may publish mesh.control.enrol.*, and so speak as somebody else",
+    ),
     (
         "node/web-2",
         "publish",
