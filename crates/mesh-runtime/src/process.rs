@@ -45,7 +45,7 @@ impl Started {
 /// Starts the program of `desired`, marked. In a group of its own, so that no signal meant for the agent reaches it, and
 /// with its output in a file, so that it needs no agent to read a pipe.
 ///
-/// It works in a directory of its own: the agent's may hold what is not for it, or may not be left when it is unmounted.
+/// It works in a directory of its own: where the agent happened to be started is no place to write to.
 pub(crate) fn start(
     host: &Host,
     desired: &Desired,
