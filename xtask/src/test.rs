@@ -77,6 +77,8 @@ fn deny() -> Result<Command> {
 fn tests(options: &Options, tally: &mut Tally) -> Result<()> {
     let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(["--all-features", "--exclude", "live-tests"]);
+    // In CI a live test without its server fails. Here none has one: the step after this runs them.
+    command.env_remove("CI");
     if options.long {
         command.env("PROPTEST_CASES", LONG_CASES);
     }

@@ -24,6 +24,10 @@ use crate::operations::{Operation, operations};
 fn nats_server() -> Option<PathBuf> {
     let path = std::env::var_os("MESH_TEST_NATS").map(PathBuf::from);
     if path.is_none() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "MESH_TEST_NATS is not set, and in CI every live test runs"
+        );
         eprintln!("not run: MESH_TEST_NATS names no nats-server");
     }
     path

@@ -37,6 +37,10 @@ pub(crate) async fn within<T>(secs: u64, what: impl Future<Output = T>) -> T {
 pub(crate) fn server_dir() -> Option<PathBuf> {
     let program = std::env::var("MESH_TEST_NATS").ok().map(PathBuf::from);
     if program.is_none() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "MESH_TEST_NATS is not set, and in CI every live test runs"
+        );
         eprintln!("did not run: MESH_TEST_NATS is not set");
     }
     program?.parent().map(PathBuf::from)
