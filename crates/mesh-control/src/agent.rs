@@ -2,19 +2,20 @@
 
 mod ear;
 mod outbox;
+mod reporting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mesh_model::{
-    Declaration, Generation, Heartbeat, ModuleName, ModuleReport, NodeName, Outcome, Report, Seq,
-    Timestamp, one_line,
+    Declaration, Generation, Heartbeat, ModuleName, ModuleReport, NodeName, Report, Seq, Timestamp,
 };
 
 use crate::message::NodeSettlement;
 use crate::pause::{due, passed};
 use ear::{Ear, Remedy};
 use outbox::Outbox;
+use reporting::outcome;
 
 /// What an agent is told when it starts.
 #[derive(Debug, Clone)]
@@ -389,72 +390,6 @@ impl Agent {
         }
     }
 
-    fn report_changes(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        let due = passed(self.reported_at, now, self.settings.pause);
-        if self.dirty && due && self.is_applied() {
-            let outcome = outcome(&self.states);
-            self.report(outcome, now, effects);
-        }
-    }
-
-    fn report(&mut self, outcome: Outcome, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        let Some(current) = &self.current else { return };
-        let generation = current.declaration.generation;
-        let node = self.settings.node.clone();
-        let outcome = match outcome {
-            Outcome::Failed { reason } => Outcome::Failed {
-                reason: one_line(&reason),
-            },
-            outcome => outcome,
-        };
-        let states = said(&self.states);
-        let report = self.outbox.add(node, generation, outcome, states, now);
-        self.last = Some(report);
-        self.dirty = false;
-        self.reported_at = now;
-        self.keep_reports(effects);
-        self.send(now, effects);
-    }
-
-    /// Says once that a declaration cannot be carried out, however often that is tried.
-    fn report_failure(&mut self, reason: String, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        let reason = one_line(&reason);
-        let outcome = Outcome::Failed { reason };
-        if self.answer().is_none_or(|last| last.outcome != outcome) {
-            self.report(outcome, now, effects);
-        }
-    }
-
-    /// What was last said about the newest declaration.
-    fn answer(&self) -> Option<&Report> {
-        let generation = self.declaration()?.generation;
-        let last = self.last.as_ref()?;
-        (last.id.generation == generation).then_some(last)
-    }
-
-    /// The newest declaration came again: what was said about it may have been let go.
-    fn report_again(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        if let Some(last) = self.answer().cloned() {
-            self.outbox.again(last);
-            self.send(now, effects);
-        }
-    }
-
-    /// Keeps what is to be sent. A declaration that is not on disk does not get there by way of a report, and a disk that
-    /// takes none is not asked again for every report that says so.
-    fn keep_reports(&self, effects: &mut Vec<AgentEffect>) {
-        let kept = |current: &Current| !matches!(current.stage, Stage::Unkept(_));
-        if self.current.as_ref().is_none_or(kept) {
-            effects.push(AgentEffect::Keep(self.remembered()));
-        }
-    }
-
-    fn send(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        if let Some(report) = self.outbox.next(now) {
-            effects.push(AgentEffect::Report(report));
-        }
-    }
-
     /// Settles the declaration once everything said about it is on the bus.
     fn settle(&mut self, effects: &mut Vec<AgentEffect>) {
         if self.outbox.is_empty() && self.is_applied() {
@@ -507,43 +442,5 @@ impl Agent {
             deaf: self.ear.missed(now) >= 2,
             version: self.settings.version.clone(),
         }));
-    }
-}
-
-/// Bytes of reasons in one report: with this many it fits into a message, however many modules there are.
-const REASONS: usize = 64 * 1024;
-
-/// What is said of modules: each reason a line, and no more of them than a message can hold.
-fn said(states: &BTreeMap<ModuleName, ModuleReport>) -> BTreeMap<ModuleName, ModuleReport> {
-    let mut room = REASONS;
-    let mut said = states.clone();
-    for report in said.values_mut() {
-        report.release = one_line(&report.release);
-        let reason = report.reason.as_deref().map(one_line);
-        report.reason = reason.filter(|reason| reason.len() <= room);
-        room -= report.reason.as_ref().map_or(0, String::len);
-    }
-    said
-}
-
-/// What has become of a declaration, from what its modules do.
-fn outcome(states: &BTreeMap<ModuleName, ModuleReport>) -> Outcome {
-    use mesh_model::ModuleState::{Backoff, Ended, Failed, Running, Starting};
-    let broken = states
-        .iter()
-        .find(|(_, report)| matches!(report.state, Backoff | Failed));
-    if let Some((module, report)) = broken {
-        let why = report.reason.as_deref().unwrap_or("it does not run");
-        let reason = format!("module {module}: {why}");
-        return Outcome::Failed { reason };
-    }
-    let done = |report: &ModuleReport| match report.state {
-        Running | Ended => true,
-        Starting | Backoff | Failed => false,
-    };
-    if states.values().all(done) {
-        Outcome::Converged
-    } else {
-        Outcome::Converging
     }
 }

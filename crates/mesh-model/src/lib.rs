@@ -4,6 +4,7 @@
 //! be well formed, and what it means for a bus is worked out in `mesh-derive`.
 
 mod declaration;
+mod declared;
 mod enrol;
 mod generation;
 mod grant;
@@ -17,6 +18,7 @@ mod spec;
 mod subject;
 
 pub use declaration::{Declaration, Restart, Run, Workload};
+pub use declared::{Declared, Labels, MeshError, Placement, Selector, labels_too_large};
 pub use enrol::{Enrolment, EnrolmentAnswer, EnrolmentRefusal};
 pub use generation::{Generation, ReportId, Revision, Seq, Timestamp};
 pub use grant::{Allow, Grant, InstanceRef, InvalidPrincipal, Principal, QueueSubscription};
@@ -27,10 +29,7 @@ pub use name::{
     EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind, NameRule, NodeName, SeatName,
     TokenId,
 };
-pub use records::{
-    BusFacts, Declared, InstanceRecord, Labels, MeshError, NodeRecord, Placement, Records,
-    SeatRecord, Selector, Spent, TokenRecord, labels_too_large,
-};
+pub use records::{BusFacts, InstanceRecord, NodeRecord, Records, SeatRecord, Spent, TokenRecord};
 pub use report::{Heartbeat, ModuleReport, ModuleState, Outcome, Report};
 pub use spec::{
     AckPolicy, ConsumerKind, ConsumerRef, ConsumerSpec, DeliverPolicy, Discard, InvalidBusName,
