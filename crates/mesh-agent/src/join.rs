@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mesh_bus::{BusError, JoinerBus, Verifier};
-use mesh_model::{Enrolment, EnrolmentAnswer};
+use mesh_model::{Enrolment, EnrolmentAnswer, EnrolmentRefusal, Subject};
 use mesh_wire::{SignedKind, decode_enrolment_answer, encode_enrolment};
 use tokio::time::{sleep, timeout};
 
@@ -51,7 +51,8 @@ pub async fn join<B: JoinerBus>(
             if let Err(error) = asked {
                 last = Some(passing(error)?);
             }
-            match timeout(pace.again, answer(bus, verifier)).await {
+            let reply = bus.answer_address();
+            match timeout(pace.again, answer(bus, verifier, &reply)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => {
                     last = Some(passing(error)?);
@@ -80,8 +81,13 @@ fn passing(error: BusError) -> Result<String, JoinError> {
     }
 }
 
-/// The first answer the controller signed. Anybody may write to an inbox; what is not signed is nobody's.
-async fn answer<B: JoinerBus>(bus: &B, verifier: &Verifier) -> Result<EnrolmentAnswer, BusError> {
+/// The first answer the controller signed. Anybody may write to an inbox; what is not signed is nobody's, and a refusal of
+/// an address that is not ours answers somebody else who holds the token.
+async fn answer<B: JoinerBus>(
+    bus: &B,
+    verifier: &Verifier,
+    reply: &Subject,
+) -> Result<EnrolmentAnswer, BusError> {
     loop {
         let bytes = bus.answer().await?;
         let opened = verifier
@@ -89,6 +95,11 @@ async fn answer<B: JoinerBus>(bus: &B, verifier: &Verifier) -> Result<EnrolmentA
             .map_err(|error| error.to_string())
             .and_then(|body| decode_enrolment_answer(&body).map_err(|error| error.to_string()));
         match opened {
+            Ok(EnrolmentAnswer::Refused(EnrolmentRefusal::ForeignAddress { address }))
+                if address != *reply =>
+            {
+                tracing::warn!(%address, "somebody else who holds this token was refused");
+            }
             Ok(answer) => return Ok(answer),
             Err(why) => tracing::warn!(why, "an answer was not believed"),
         }
@@ -103,7 +114,7 @@ mod tests {
     use mesh_auth::keys::{BoxKey, SigningKey, UserKey};
     use mesh_auth::sign::sign;
     use mesh_bus::Signer;
-    use mesh_model::{BoxPublicKey, EnrolmentRefusal, PublicKey, Subject, Timestamp};
+    use mesh_model::{BoxPublicKey, PublicKey, Timestamp};
     use mesh_wire::{decode_enrolment, encode_enrolment_answer};
 
     use super::*;
@@ -187,10 +198,14 @@ mod tests {
         let taken = EnrolmentAnswer::Refused(EnrolmentRefusal::NameTaken {
             node: "web-1".parse().unwrap(),
         });
+        let of_another = EnrolmentAnswer::Refused(EnrolmentRefusal::ForeignAddress {
+            address: "mesh.inbox.node.web-1.x".parse().unwrap(),
+        });
         let noise = vec![
             b"{\"stream\":\"CONTROL\"}".to_vec(),
             signed(&other, SignedKind::EnrolmentAnswer, &taken),
             signed(&key, SignedKind::Declaration, &taken),
+            signed(&key, SignedKind::EnrolmentAnswer, &of_another),
         ];
         let bus = Played::new([
             Err(BusError::Away("not connected".to_owned())),

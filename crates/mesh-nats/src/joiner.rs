@@ -2,6 +2,7 @@
 
 use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
+use futures_util::stream::{Select, select};
 use mesh_bus::{BusError, JoinerBus};
 use mesh_derive::subject;
 use mesh_model::{Principal, Subject, TokenId};
@@ -16,7 +17,9 @@ pub struct NatsJoiner {
     connection: Connection,
     ask: Subject,
     address: Subject,
-    answers: Mutex<Subscriber>,
+    /// Where a request is answered whose own address was none of the joiner's.
+    common: Subject,
+    answers: Mutex<Select<Subscriber, Subscriber>>,
 }
 
 impl NatsJoiner {
@@ -30,12 +33,15 @@ impl NatsJoiner {
         let principal = Principal::Joiner(token.clone());
         let connection = Connection::open(endpoint, credential, &principal, dialling).await?;
         let address = subject::enrolment_answer_to(token, dialling.seed);
-        let answers = connection.subscribe(address.as_str(), None).await?;
+        let common = subject::enrolment_answer(token);
+        let own = connection.subscribe(address.as_str(), None).await?;
+        let others = connection.subscribe(common.as_str(), None).await?;
         Ok(Self {
             connection,
             ask: subject::enrol(token),
             address,
-            answers: Mutex::new(answers),
+            common,
+            answers: Mutex::new(select(own, others)),
         })
     }
 }
@@ -58,7 +64,8 @@ impl JoinerBus for NatsJoiner {
             // The controller publishes here and asks for no reply; whatever else arrives is a server's answer to
             // somebody who named this address as his.
             let plain = message.status.is_none() && message.reply.is_none();
-            if plain && message.subject.as_str() == self.address.as_str() {
+            let to = message.subject.as_str();
+            if plain && [self.address.as_str(), self.common.as_str()].contains(&to) {
                 return Ok(message.payload.to_vec());
             }
         }
