@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use mesh_agent::{JoinPace, join, verifier};
 use mesh_auth::tls::{PinnedCa, pinned_client_config};
 use mesh_auth::token::Token;
-use mesh_bus::{BusError, JoinerBus};
+use mesh_bus::JoinerBus;
 use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, PublicKey};
 use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsJoiner};
 
@@ -73,8 +73,7 @@ async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Fail
         first: FirstAttempt::MustSucceed,
         seed: mesh_host::seed(),
     };
-    let connect = || NatsJoiner::connect(&endpoint, &credential, &token.id, dialling);
-    let bus = unless_reloading(connect)
+    let bus = NatsJoiner::connect(&endpoint, &credential, &token.id, dialling)
         .await
         .map_err(|error| not_connected(token, error))?;
     cli.say(&format!(
@@ -98,20 +97,6 @@ async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Fail
         .await
         .map_err(|error| not_answered(token, error))?;
     accepted(answer, &ca)
-}
-
-/// Connects, and believes a refusal only when it is repeated: a server that is just reading its users again refuses
-/// whoever is in the middle of connecting, whom it knows before and after.
-async fn unless_reloading<T, F: Future<Output = Result<T, BusError>>>(
-    mut connect: impl FnMut() -> F,
-) -> Result<T, BusError> {
-    for _ in 1..REFUSALS {
-        match connect().await {
-            Err(BusError::Refused { .. }) => tokio::time::sleep(RELOADED_WITHIN).await,
-            other => return other,
-        }
-    }
-    connect().await
 }
 
 fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure> {
@@ -139,15 +124,9 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
 
 /// How often it is asked; the same pair of token and key gets the same answer.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How many refusals in a row are one.
-const REFUSALS: u32 = 4;
-/// How long a server may take to read its users again.
-const RELOADED_WITHIN: Duration = Duration::from_millis(700);
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use mesh_auth::keys::{SigningKey, UserKey};
     use mesh_auth::tls::CaFingerprint;
     use mesh_model::EnrolmentRefusal;
@@ -190,26 +169,5 @@ mod tests {
             text.contains("expired 1m 30s ago") && text.contains("clock"),
             "{text}"
         );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_believed_when_it_is_repeated() {
-        for (refused, connected) in [(0, true), (1, true), (3, true), (4, false)] {
-            let attempts = Cell::new(0);
-            let result = unless_reloading(async || {
-                attempts.set(attempts.get() + 1);
-                let is_refused = attempts.get() <= refused;
-                is_refused.then(refusal).map_or(Ok(()), Err)
-            })
-            .await;
-            assert_eq!(result.is_ok(), connected, "{refused}");
-        }
-    }
-
-    fn refusal() -> BusError {
-        BusError::Refused {
-            what: "the connection".to_owned(),
-            why: "authorization violation".to_owned(),
-        }
     }
 }

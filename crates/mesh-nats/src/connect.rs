@@ -14,6 +14,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use crate::denial::Denial;
+use crate::reloading::unless_reloading;
 use crate::version::Version;
 
 /// Where a bus is.
@@ -90,6 +91,9 @@ impl Connection {
     ) -> Result<Self, BusError> {
         // The client's own future is of many kilobytes, and would be part of every caller's.
         let open = |dialling| Box::pin(Self::opened(endpoint, credential, principal, dialling));
+        if dialling.first == FirstAttempt::MustSucceed {
+            return unless_reloading(|| open(dialling)).await;
+        }
         let once = Dialling {
             first: FirstAttempt::MustSucceed,
             ..dialling

@@ -16,6 +16,7 @@ mod module;
 mod node;
 mod publish;
 mod pull;
+mod reloading;
 mod retry;
 mod version;
 mod watch;
