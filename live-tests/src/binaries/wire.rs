@@ -1,5 +1,6 @@
 //! The bus of a site, past its programs: who publishes with a node's credential, and what an operator's tool sees.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -8,7 +9,10 @@ use mesh_auth::creds::Credentials;
 use mesh_auth::tls::ca_client_config;
 use mesh_bus::NodeBus;
 use mesh_derive::subject::inbox_prefix;
-use mesh_model::{Generation, NodeName, Outcome, Principal, Report, ReportId, Seq};
+use mesh_model::{
+    Generation, ModuleName, ModuleReport, ModuleState, NodeName, Outcome, Principal, Report,
+    ReportId, Seq,
+};
 use mesh_nats::{Credential, Endpoint, NatsNode};
 use mesh_wire::encode_report;
 use serde_json::{Value, json};
@@ -56,7 +60,7 @@ impl Publisher {
         })
     }
 
-    /// Publishes one report, until the bus confirms it, with so many bytes of reason.
+    /// Publishes one report, until the bus confirms it, with so many bytes of reasons: a line for each of many modules.
     pub async fn report(&mut self, bytes: usize) -> anyhow::Result<()> {
         self.asked += 1;
         let seq = Seq(self.asked);
@@ -68,9 +72,9 @@ impl Publisher {
             },
             at: mesh_host::now(),
             outcome: Outcome::Failed {
-                reason: "x".repeat(bytes),
+                reason: "x".to_owned(),
             },
-            modules: [].into(),
+            modules: modules(bytes)?,
         };
         let publish = self.bus.report(encode_report(&report));
         soon("the bus confirms a report", publish).await??;
@@ -83,6 +87,22 @@ impl Publisher {
         &self.confirmed
     }
 }
+
+/// Modules whose reasons are so many bytes together.
+fn modules(bytes: usize) -> anyhow::Result<BTreeMap<ModuleName, ModuleReport>> {
+    let names = (0..bytes / LINE).map(|number| ModuleName::new(format!("m{number}")));
+    let report = ModuleReport {
+        release: String::new(),
+        state: ModuleState::Failed,
+        pid: None,
+        restarts: 0,
+        reason: Some("x".repeat(LINE)),
+    };
+    names.map(|name| Ok((name?, report.clone()))).collect()
+}
+
+/// Bytes of one reason; a longer one is no line.
+const LINE: usize = 500;
 
 /// A tool with the controller's key, on a connection of its own.
 pub(super) async fn tool(state_dir: &Path, port: u16) -> anyhow::Result<Tool> {
