@@ -1,0 +1,20 @@
+//! What went wrong in other people's production with subjects, grants, names and consumers, and cannot here.
+//!
+//! `cases/hand.json` has the cases; a test is named after the one it holds, and says what is right. Those that are held
+//! elsewhere or not at all are in `cases/not_applicable.toml` or in other packages; `cargo xtask tidy` compares.
+
+#[cfg(test)]
+#[path = "hand/consumers.rs"]
+mod consumers;
+#[cfg(test)]
+#[path = "hand/names.rs"]
+mod names;
+#[cfg(test)]
+#[path = "hand/permissions.rs"]
+mod permissions;
+#[cfg(test)]
+#[path = "hand/stage.rs"]
+mod stage;
+#[cfg(test)]
+#[path = "hand/streams.rs"]
+mod streams;
