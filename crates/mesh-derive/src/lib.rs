@@ -50,6 +50,7 @@ mod diff;
 mod plan;
 pub mod render;
 pub mod subject;
+pub mod topology;
 
 pub use ack::{ack_filters, is_ack_of};
 pub use check::{Mismatch, check};

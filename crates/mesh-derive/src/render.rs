@@ -2,6 +2,7 @@
 
 pub mod jwt;
 pub mod nats_conf;
+pub mod rabbitmq;
 
 mod json;
 mod table;

@@ -15,4 +15,6 @@ mod operations;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod topology;
+#[cfg(test)]
 mod widening;
