@@ -48,6 +48,7 @@ mod check;
 mod derive;
 mod diff;
 mod plan;
+pub mod proof;
 pub mod render;
 pub mod subject;
 pub mod topology;

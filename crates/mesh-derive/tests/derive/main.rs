@@ -13,6 +13,8 @@ mod mistakes;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]
+mod proof;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod topology;

@@ -1,0 +1,65 @@
+//! How a message is published so that nothing comes of it, even where a server lets somebody publish who may not.
+
+use mesh_model::{BusFacts, ConsumerRef, StreamName, Subject};
+
+use crate::plan::Plan;
+use crate::subject::heartbeats;
+
+/// How to publish on a subject in a proof.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Manner {
+    /// With the header `Nats-Expected-Stream` and a name no stream has: the stream that would store it answers that it
+    /// is another, and stores nothing.
+    Stored(StreamName),
+    /// As `+WPI` of a message that was never delivered: the consumer, where there is one, answers and does nothing.
+    Settling(Option<ConsumerRef>),
+    /// With a body that is no JSON, which every verb that changes anything refuses.
+    Api,
+    /// With no body, which no controller reads.
+    Heartbeat,
+    /// With no body.
+    Plain,
+}
+
+/// How a message on a subject is published in a proof of this plan.
+pub fn manner(plan: &Plan, subject: &Subject) -> Manner {
+    let text = subject.as_str();
+    if text.starts_with("$JS.ACK.") {
+        return Manner::Settling(settled(plan, subject));
+    }
+    if text.starts_with("$JS.API.") {
+        return Manner::Api;
+    }
+    if heartbeats().matches(subject) {
+        return Manner::Heartbeat;
+    }
+    let stores = |stream: &&mesh_model::StreamSpec| {
+        stream.subjects.iter().any(|filter| filter.matches(subject))
+    };
+    match plan.streams.values().find(stores) {
+        Some(stream) => Manner::Stored(stream.name.clone()),
+        None => Manner::Plain,
+    }
+}
+
+/// The consumer of the plan whose message an ack subject names, in either form.
+fn settled(plan: &Plan, subject: &Subject) -> Option<ConsumerRef> {
+    let tokens: Vec<&str> = subject.tokens().collect();
+    let at = match tokens.len() {
+        9 => 2,
+        11.. => 4,
+        _ => return None,
+    };
+    let stream = StreamName::new(*tokens.get(at)?).ok()?;
+    let consumer = ConsumerRef::new(stream, *tokens.get(at + 1)?).ok()?;
+    plan.consumers.contains_key(&consumer).then_some(consumer)
+}
+
+/// The ack subjects of a message that no consumer was ever delivered, in both forms.
+pub(super) fn acks(consumer: &ConsumerRef, bus: &BusFacts) -> [Subject; 2] {
+    crate::ack::ack_filters(consumer, bus)
+        .map(|filter| crate::subject::subject(filter.as_str().replace('>', NEVER_DELIVERED)))
+}
+
+/// Delivered, stream sequence, consumer sequence, time, pending: of a message further on than any stream gets.
+pub(super) const NEVER_DELIVERED: &str = "1.4611686018427387903.4611686018427387903.1.0";
