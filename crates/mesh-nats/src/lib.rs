@@ -14,6 +14,7 @@ mod joiner;
 mod managed;
 mod module;
 mod node;
+pub mod proof;
 mod publish;
 mod pull;
 mod reloading;
