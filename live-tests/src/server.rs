@@ -11,8 +11,8 @@ use mesh_derive::render::nats_conf::{
 use mesh_derive::{Bounds, Plan, derive};
 use mesh_model::{BusFacts, Principal, Records};
 use mesh_nats::{
-    Authority, ControllerSetup, Dialling, Endpoint, FirstAttempt, ManagedServer, NatsController,
-    ServerSpec, ServerState, SyncPolicy, SysConnection,
+    Authority, ControllerSetup, Credential, Dialling, Endpoint, FirstAttempt, ManagedServer,
+    NatsController, ServerSpec, ServerState, SyncPolicy, SysConnection,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -27,6 +27,8 @@ pub enum Shape {
     Derived,
     /// The derived ones, but the controller may not settle what comes from `EVENTS`.
     WithoutEventAcks,
+    /// The derived ones, but the controller may publish on this as well.
+    ControllerMay(&'static str),
     /// One account for everybody, as without the derivation one would write it; each user's lists are the derived ones.
     OneAccount,
 }
@@ -97,14 +99,23 @@ impl Server {
         }
     }
 
+    /// What the controller connects with.
+    pub fn controller_credential(&self) -> Credential {
+        credential(&self.controller)
+    }
+
     /// A controller's side, connected; nothing is asserted and nobody has taken over.
     pub async fn controller(&self) -> Result<NatsController, mesh_bus::BusError> {
         let system = credential(&self.system);
         let authority = match self.shape {
-            Shape::Derived | Shape::WithoutEventAcks => Authority::Files {
-                users_file: self.users_file(),
-                reload: Box::new(SysConnection::open(&self.endpoint(), &system, DIALLING).await?),
-            },
+            Shape::Derived | Shape::WithoutEventAcks | Shape::ControllerMay(_) => {
+                Authority::Files {
+                    users_file: self.users_file(),
+                    reload: Box::new(
+                        SysConnection::open(&self.endpoint(), &system, DIALLING).await?,
+                    ),
+                }
+            }
             // The file names the controller as well, which is not the authority's to write.
             Shape::OneAccount => Authority::None,
         };
@@ -188,6 +199,11 @@ fn shaped(
                 let text = filter.as_str();
                 !(text.starts_with("$JS.ACK.") && text.contains(".EVENTS."))
             });
+        }
+        Shape::ControllerMay(publish) => {
+            let grant = plan.grants.get_mut(&Principal::Controller);
+            let grant = grant.context("the controller has a grant")?;
+            grant.publish.insert(publish.parse()?);
         }
         Shape::OneAccount => {
             return Ok(format!(
