@@ -10,6 +10,9 @@ mod behaviour;
 #[path = "suite/damage.rs"]
 mod damage;
 #[cfg(test)]
+#[path = "suite/hand.rs"]
+mod hand;
+#[cfg(test)]
 #[path = "suite/kit.rs"]
 mod kit;
 #[cfg(test)]

@@ -88,4 +88,27 @@ mod cases {
         assert!(matches!(held, Verdict::Hold { .. }));
         assert_eq!(window.remaining(again), Some(bound()));
     }
+
+    /// After a restart all that is periodic happens in the same second, for ever.
+    /// <https://github.com/apache/hertzbeat/pull/4328>
+    #[test]
+    fn case_d_52a14aa_what_was_refused_in_one_instant_comes_back_spread_out() {
+        let mut window = Window::new(Limits::default());
+        let mut back: Vec<u64> = Vec::new();
+        for key in 0..500_u64 {
+            let _opened = window.refused(&key, 0, key);
+            let Verdict::Hold { retry_in } = window.refused(&key, 60_000, key) else {
+                panic!("let go after a minute");
+            };
+            back.push(u64::try_from(retry_in.as_millis()).unwrap());
+        }
+        back.sort_unstable();
+        let at_once = back.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+        assert!(at_once < Some(10), "{at_once:?} in one millisecond");
+        assert!(
+            back.last()
+                .zip(back.first())
+                .is_some_and(|(a, b)| a - b > 1_000)
+        );
+    }
 }

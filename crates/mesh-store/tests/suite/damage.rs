@@ -71,7 +71,7 @@ fn a_store_without_its_own_records_is_damaged(kind: EngineKind) {
 }
 
 /// Does behind the store's back what no store does.
-fn tamper(dir: &Path, kind: EngineKind, op: RawOp) {
+pub(crate) fn tamper(dir: &Path, kind: EngineKind, op: RawOp) {
     let mut engine = kind.open(dir, IfAbsent::Refuse).unwrap();
     engine.apply(&[op]).unwrap();
     engine.close().unwrap();

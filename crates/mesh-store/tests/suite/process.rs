@@ -29,7 +29,7 @@ over_each_engine!(
 /// Longer than anything here takes; a child that says nothing for so long hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn nothing_acknowledged_is_lost_when_the_process_is_killed(kind: EngineKind) {
+pub(crate) fn nothing_acknowledged_is_lost_when_the_process_is_killed(kind: EngineKind) {
     let dir = tempdir().unwrap();
     let mut reached = 0;
     for round in 0..rounds(16) {
@@ -89,7 +89,7 @@ fn a_process_killed_while_it_creates_a_store_leaves_one_that_opens(kind: EngineK
     }
 }
 
-fn every_acknowledgement_comes_after_a_sync_of_all_that_was_written(kind: EngineKind) {
+pub(crate) fn every_acknowledgement_comes_after_a_sync_of_all_that_was_written(kind: EngineKind) {
     let dir = tempdir().unwrap();
     let log = watch("load", kind, dir.path());
     assert_eq!(unsynced_acks(&log), Vec::<String>::new());
