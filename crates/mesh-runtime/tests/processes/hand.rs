@@ -78,8 +78,13 @@ async fn case_c_56e6108_the_words_of_a_command_arrive_as_they_are() {
     argv.extend(words);
     runtime.apply(vec![command("m", &argv)]).await.unwrap();
     until("said", || host.log("m").contains("done")).await;
-    let expected: String = words.iter().map(|word| format!("<{word}>\n")).collect();
-    assert_eq!(host.log("m"), format!("{expected}done\n"));
+    let expected = words.map(|word| format!("<{word}>"));
+    let log = host.log("m");
+    assert!(
+        log.lines()
+            .eq(expected.iter().map(String::as_str).chain(["done"])),
+        "{log}"
+    );
 }
 
 /// What is remembered no longer exists, and the agent refuses to start.
