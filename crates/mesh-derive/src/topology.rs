@@ -27,7 +27,7 @@ pub use pattern::NOTHING;
 pub use policy::{Overflow, Policy};
 pub use queue::{Queue, QueueClass};
 pub use rights::{Key, Rights};
-pub use user::{principal_of, user_name};
+pub use user::{controller_login, login, principal_of, user_name, whose_login};
 
 /// Everything a broker is to hold in its virtual host. The exchanges are [`Exchange::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mesh-control", 1),
     ("mesh-wire", 2),
     ("mesh-bus", 2),
+    ("mesh-amqp", 3),
     ("mesh-auth", 3),
     ("mesh-files", 3),
     ("mesh-host", 3),
@@ -51,7 +52,7 @@ const TESTKIT: &str = "mesh-testkit";
 const OVER_TESTKIT: &[&str] = &["live-tests", "xtask"];
 
 /// What a crate of layers 0 and 1 must not reach, however far down.
-const ACTING: &[&str] = &["async-nats", "getrandom", "rand", "tokio"];
+const ACTING: &[&str] = &["async-nats", "getrandom", "lapin", "rand", "tokio"];
 
 /// Dependencies between our packages that point up or sideways. Those of tests are not looked at.
 pub(super) fn arrows(tree: &Tree) -> Vec<Finding> {

@@ -33,3 +33,50 @@ pub fn principal_of(user: &str) -> Option<Principal> {
         _ => None,
     }
 }
+
+/// The name a principal logs in with on a broker that serves several meshes. Users belong to a broker and not to a
+/// virtual host, so each mesh has something of its own that its users' names begin with.
+pub fn login(mesh: &str, principal: &Principal) -> String {
+    format!("{mesh}{}", user_name(principal))
+}
+
+/// The name a controller logs in with for one epoch: the next takes another, and removes this one.
+pub fn controller_login(mesh: &str, epoch: &str) -> String {
+    format!("{}.{epoch}", login(mesh, &Principal::Controller))
+}
+
+/// Who of a mesh logs in with this name: the controller in any of its epochs.
+pub fn whose_login(mesh: &str, user: &str) -> Option<Principal> {
+    let name = user.strip_prefix(mesh)?;
+    let controller = user_name(&Principal::Controller);
+    match name.strip_prefix(controller.as_str()) {
+        Some(epoch) if epoch.starts_with('.') => Some(Principal::Controller),
+        _ => principal_of(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_read_back_by_its_own_mesh_only() {
+        let node = Principal::Node("a".parse().unwrap());
+        assert_eq!(login("home.", &node), "home.node.a");
+        for (mesh, user, whose) in [
+            ("home.", "home.node.a", Some(node.clone())),
+            ("", "node.a", Some(node)),
+            ("home.", "node.a", None),
+            ("home.", "away.node.a", None),
+            ("home.", "home.controller", Some(Principal::Controller)),
+            (
+                "home.",
+                &controller_login("home.", "7f"),
+                Some(Principal::Controller),
+            ),
+            ("home.", "home.controllers", None),
+        ] {
+            assert_eq!(whose_login(mesh, user), whose, "{user}");
+        }
+    }
+}

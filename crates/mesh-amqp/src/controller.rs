@@ -1,0 +1,451 @@
+//! The controller's side of the bus.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mesh_bus::{
+    Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Queue,
+    Settlement,
+};
+use mesh_derive::topology::{
+    BrokerFacts, BrokerVersion, Queue as Of, QueueKind, Topology, topology,
+};
+use mesh_derive::{Bounds, Plan, derive, subject};
+use mesh_model::{BusFacts, NodeName, Records, StreamSpec, Subject};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::asserting::{Asserting, Found, Memory, make_missing};
+use crate::credential::password_hash;
+use crate::ear::{self, Heard, Told};
+use crate::endpoint::Endpoint;
+use crate::epoch::{Epoch, Standing};
+use crate::findings::findings;
+use crate::intake::{Intake, Receipt, address};
+use crate::line::{Dialling, FirstAttempt, Line};
+use crate::management::{Management, part};
+use crate::publish::{Letter, Published, Publisher, unrouted};
+use crate::sender::proven;
+use crate::watch::Watch;
+
+/// What a controller is told of its bus.
+#[derive(Debug, Clone)]
+pub struct ControllerSetup {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Where it is managed, and by whom.
+    pub management: Management,
+    /// The bounds of what is asserted.
+    pub bounds: Bounds,
+    /// What kind of queues hold what must not be lost.
+    pub queues: QueueKind,
+    /// How to keep connecting.
+    pub dialling: Dialling,
+}
+
+/// The controller, over AMQP.
+#[derive(Debug)]
+pub struct AmqpController {
+    vhost: String,
+    users: String,
+    encrypted: bool,
+    bounds: Bounds,
+    queues: QueueKind,
+    management: Arc<Management>,
+    epoch: Arc<Epoch>,
+    consuming: Arc<Line>,
+    publisher: Publisher,
+    memory: Arc<Mutex<Memory>>,
+    disturbed: Arc<Disturbed>,
+    link: watch::Receiver<Link>,
+    intake: Arc<Intake>,
+    heartbeats: Heartbeats,
+    /// When to look again who took over last.
+    taking: Mutex<Instant>,
+    ears: Mutex<Ears>,
+    /// Joined where its disturbances are heard: a panic there is not to go unheard.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Debug)]
+struct Heartbeats {
+    said: mpsc::Sender<(Subject, Vec<u8>)>,
+    heard: Mutex<mpsc::Receiver<(Subject, Vec<u8>)>>,
+}
+
+/// What listens, once this controller has taken over.
+#[derive(Debug, Default)]
+struct Ears {
+    told: Vec<Arc<Told>>,
+    tasks: JoinSet<()>,
+}
+
+impl AmqpController {
+    /// Connects. Nothing is asserted and nothing taken over yet; until that the controller logs in nowhere, since it is
+    /// the epoch that makes its user.
+    pub async fn connect(setup: ControllerSetup) -> Result<Self, BusError> {
+        let management = Arc::new(setup.management);
+        let reached = Found::read(&management, &setup.endpoint.vhost).await;
+        let up = match reached {
+            Ok(found) => {
+                check_version(&management, found.version)?;
+                Link::Up
+            }
+            Err(error) if error.is_passing() && setup.dialling.first == FirstAttempt::MayFail => {
+                tracing::warn!(%error, "the bus is not reached; it is tried again and again");
+                Link::Down
+            }
+            Err(error) => return Err(error),
+        };
+        let endpoint = Arc::new(setup.endpoint);
+        let line = || Arc::new(Line::new(Arc::clone(&endpoint), None, setup.dialling.seed));
+        let (consuming, publishing) = (line(), line());
+        let epoch = Epoch::new(Arc::clone(&management), &endpoint.vhost, &endpoint.users);
+        let memory = Arc::new(Mutex::new(Memory::default()));
+        let disturbed = Arc::new(Disturbed::default());
+        let (watch, link) = Watch::new(
+            Arc::clone(&management),
+            endpoint.vhost.clone(),
+            Arc::clone(&consuming),
+            Arc::clone(&memory),
+            Arc::clone(&disturbed),
+            up,
+        );
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch.run());
+        let (said, heard) = mpsc::channel(HEARTBEATS_AHEAD);
+        Ok(Self {
+            vhost: endpoint.vhost.clone(),
+            users: endpoint.users.clone(),
+            encrypted: endpoint.trust.is_some(),
+            bounds: setup.bounds,
+            queues: setup.queues,
+            management,
+            epoch: Arc::new(epoch),
+            consuming,
+            publisher: Publisher::new(publishing),
+            memory,
+            disturbed,
+            link,
+            intake: Arc::new(Intake::new(endpoint.users.clone())),
+            heartbeats: Heartbeats {
+                said,
+                heard: Mutex::new(heard),
+            },
+            taking: Mutex::new(Instant::now()),
+            ears: Mutex::default(),
+            tasks: Mutex::new(tasks),
+        })
+    }
+
+    /// Stops listening, gives back what is not settled, and ends its connections: what the broker has then comes first to
+    /// the next controller. One that is only dropped does the same without waiting for it.
+    pub async fn close(&self) {
+        let mut ears = self.ears.lock().await;
+        for told in &ears.told {
+            told.stop();
+        }
+        while ears.tasks.join_next().await.is_some() {}
+        self.consuming.hang_up().await;
+        self.publisher.line().hang_up().await;
+    }
+
+    fn broker(&self, version: BrokerVersion) -> BrokerFacts {
+        BrokerFacts {
+            vhost: self.vhost.clone(),
+            version,
+            queues: self.queues,
+        }
+    }
+
+    /// What is there whatever was declared: the mesh's own queues, and the controller's authority.
+    fn own_topology(&self, version: BrokerVersion) -> Result<Topology, BusError> {
+        let name = "own".parse().map_err(|error| BusError::Refused {
+            what: "a mesh of nothing".to_owned(),
+            why: format!("{error}"),
+        })?;
+        let nothing = derive(&Records::new(name, self.facts()), &self.bounds);
+        Ok(topology(&nothing, &self.bounds, &self.broker(version)))
+    }
+
+    async fn found(&self) -> Result<Found, BusError> {
+        let found = Found::read(&self.management, &self.vhost).await?;
+        check_version(&self.management, found.version)?;
+        Ok(found)
+    }
+
+    /// Listens to what is the controller's; once, however often it takes over.
+    async fn listen(&self) {
+        let mut ears = self.ears.lock().await;
+        if !ears.told.is_empty() {
+            for told in &ears.told {
+                told.again();
+            }
+            return;
+        }
+        let held = u16::try_from(self.bounds.held).unwrap_or(u16::MAX);
+        for (of, queue) in [
+            (Of::Reports, Queue::Control),
+            (Of::Enrolments, Queue::Control),
+            (Of::Announcements, Queue::Events),
+        ] {
+            let (intake, name) = (Arc::clone(&self.intake), of.name());
+            let hear = move |heard| intake.heard(queue, &name, heard);
+            self.listen_to(&mut ears, of, held, false, hear);
+        }
+        let (said, users) = (self.heartbeats.said.clone(), self.users.clone());
+        let hear = move |heard| {
+            if let Heard::Delivered(message) = heard {
+                let user = message.properties.user_id().as_ref();
+                let subject = address(&message).and_then(|at| at.subject());
+                if let Some(subject) = subject
+                    && proven(&subject, user.map(|user| user.as_str()), &users)
+                {
+                    // While nobody listens they are worth nothing.
+                    drop(said.try_send((subject, message.data)));
+                }
+            }
+            None
+        };
+        self.listen_to(&mut ears, Of::Heartbeats, HEARTBEATS_OUT, true, hear);
+    }
+
+    fn listen_to(
+        &self,
+        ears: &mut Ears,
+        of: Of,
+        prefetch: u16,
+        settled: bool,
+        hear: impl FnMut(Heard) -> Option<lapin::Acker> + Send + 'static,
+    ) {
+        let told = Arc::new(Told::default());
+        let queue = ear::Queue {
+            name: of.name(),
+            prefetch,
+            settled,
+        };
+        ears.told.push(Arc::clone(&told));
+        let line = Arc::clone(&self.consuming);
+        ears.tasks.spawn(ear::listen(line, queue, told, hear));
+    }
+
+    /// Publishes as the controller, unless another has taken over: then it is that, and not what the broker says of a
+    /// user it no longer knows, that went wrong.
+    async fn publish(&self, letter: &Letter, body: &[u8]) -> Result<(), BusError> {
+        if self.epoch.login().is_none() {
+            return Err(BusError::Refused {
+                what: letter.to.to_string(),
+                why: "this controller has not taken over".to_owned(),
+            });
+        }
+        match self.publisher.publish(letter, body).await {
+            Ok(Published::Taken) => Ok(()),
+            Ok(Published::Unrouted) => Err(unrouted(&letter.to)),
+            Err(error @ BusError::Full(_)) => Err(error),
+            Err(error) => match self.epoch.look().await {
+                Err(fenced) if fenced.is_final() => Err(fenced),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// What a queue of one message has, without taking it away.
+    async fn newest(&self, queue: &Of) -> Result<Option<Vec<u8>>, BusError> {
+        let path = format!(
+            "/api/queues/{}/{}/get",
+            part(&self.vhost),
+            part(&queue.name())
+        );
+        let look = json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "base64" });
+        for _ in 0..LOOKS {
+            let found = self.management.post(&path, &look).await?;
+            let Some(found) = found else { return Ok(None) };
+            if let Some(body) = found.pointer("/0/payload").and_then(Value::as_str) {
+                let body = data_encoding::BASE64.decode(body.as_bytes());
+                return body
+                    .map(Some)
+                    .map_err(|error| BusError::Away(error.to_string()));
+            }
+            // Somebody else may be looking just now: then it is out, for a moment.
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(None)
+    }
+}
+
+impl ControllerBus for AmqpController {
+    type Receipt = Receipt;
+
+    /// Nothing of a broker stands in subjects.
+    fn facts(&self) -> BusFacts {
+        BusFacts::default()
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.link.clone()
+    }
+
+    async fn make_streams(&self, _streams: &[StreamSpec]) -> Result<(), BusError> {
+        let _not_asserting = self.memory.lock().await;
+        let found = self.found().await?;
+        let own = self.own_topology(found.version)?;
+        let names = self.epoch.names();
+        make_missing(&self.management, &own, &found.document, &names).await
+    }
+
+    async fn take_over(&self) -> Result<(), BusError> {
+        let found = self.found().await?;
+        self.epoch.begin(&self.own_topology(found.version)?).await?;
+        if let Some(login) = self.epoch.login() {
+            self.consuming.log_in_as(login.clone()).await;
+            self.publisher.line().log_in_as(login).await;
+        }
+        self.listen().await;
+        Ok(())
+    }
+
+    async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
+        let mut memory = self.memory.lock().await;
+        // Whoever took over since has brought the bus to a plan that must not be undone.
+        if self.epoch.look().await? == Standing::Lost {
+            // With the users, what nodes were told may be gone too.
+            self.disturbed.tell(Disturbance::Declarations);
+        }
+        let found = self.found().await?;
+        let users = plan.users.iter();
+        let mut hashes = self.epoch.hash();
+        hashes.extend(users.filter_map(|(key, who)| Some((who.clone(), password_hash(key)?))));
+        let asserting = Asserting {
+            management: &self.management,
+            epoch: &self.epoch,
+            topology: &topology(plan, &self.bounds, &self.broker(found.version)),
+            hashes,
+            found: found.document,
+            done: Asserted::default(),
+            refused: None,
+        };
+        asserting.run(&mut memory).await
+    }
+
+    async fn disturbed(&self) -> Disturbance {
+        let mut tasks = self.tasks.lock().await;
+        tokio::select! {
+            what = self.disturbed.heard() => what,
+            Some(ended) = tasks.join_next() => {
+                if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
+                    resume_unwind(panic);
+                }
+                self.disturbed.heard().await
+            }
+        }
+    }
+
+    async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {
+        let mut look_at = self.taking.lock().await;
+        let until = Instant::now() + TAKE_WAIT;
+        if Instant::now() >= *look_at {
+            *look_at = Instant::now() + LOOK_WHO_EACH;
+            match self.epoch.look().await {
+                Err(error) if error.is_final() => return Err(error),
+                // A look that gets no answer is made up for at the next one.
+                _ => {}
+            }
+        }
+        if max == 0 {
+            sleep_until(until).await;
+            return Ok(Vec::new());
+        }
+        let taken = self.intake.take(max, until).await;
+        match self.intake.deaf() {
+            Some(error) if taken.is_empty() => match self.epoch.look().await {
+                Err(fenced) if fenced.is_final() => Err(fenced),
+                _ => Err(BusError::Away(error.to_string())),
+            },
+            _ => Ok(taken),
+        }
+    }
+
+    async fn settle(&self, receipt: &Receipt, how: Settlement) -> Result<(), BusError> {
+        match how {
+            Settlement::Done => self.intake.done(receipt).await,
+            Settlement::Hold(delay) => {
+                self.intake.hold(receipt, delay);
+                Ok(())
+            }
+        }
+    }
+
+    async fn heartbeat(&self) -> (Subject, Vec<u8>) {
+        let mut heard = self.heartbeats.heard.lock().await;
+        match heard.recv().await {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
+        self.newest(&Of::Node(node.clone())).await
+    }
+
+    async fn declare(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        let letter = Letter::to(&subject::declare(node), &body)?;
+        self.publish(&letter, &body).await
+    }
+
+    async fn answer(&self, to: &Subject, body: Vec<u8>) -> Result<(), BusError> {
+        let mut letter = Letter::to(to, &body)?;
+        letter.must_arrive = false;
+        letter.headers = vec![(ANSWERS_TO, to.to_string())];
+        self.publish(&letter, &body).await
+    }
+
+    async fn park(&self, of: &Subject, body: Vec<u8>, why: &str) -> Result<(), BusError> {
+        let mut letter = Letter::to(&subject::parked(of), &body)?;
+        letter.headers = vec![
+            ("Mesh-Subject", of.to_string()),
+            ("Mesh-Reason", why.to_owned()),
+        ];
+        self.publish(&letter, &body).await
+    }
+
+    async fn mark(&self) -> Result<Option<Vec<u8>>, BusError> {
+        self.newest(&Of::Mark).await
+    }
+
+    async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
+        let letter = Letter::to(&subject::mark(), &mark)?;
+        self.publish(&letter, &mark).await
+    }
+
+    async fn findings(&self) -> Result<Vec<Finding>, BusError> {
+        findings(&self.management, self.queues, self.encrypted).await
+    }
+}
+
+fn check_version(management: &Management, version: BrokerVersion) -> Result<(), BusError> {
+    if version >= NEEDED {
+        return Ok(());
+    }
+    Err(BusError::TooOld {
+        url: format!("{}:{}", management.host, management.port),
+        found: version.to_string(),
+        needed: NEEDED.to_string(),
+    })
+}
+
+/// The oldest that everything here was measured on.
+const NEEDED: BrokerVersion = BrokerVersion::new(3, 10, 0);
+/// In which header an answer says to which address it is.
+pub(crate) const ANSWERS_TO: &str = "Mesh-Subject";
+/// After this long a `take` comes back empty-handed.
+const TAKE_WAIT: Duration = Duration::from_secs(2);
+/// For so long a controller may go on taking after another has taken over.
+const LOOK_WHO_EACH: Duration = Duration::from_secs(2);
+/// Heartbeats that wait to be heard, before some are missed.
+const HEARTBEATS_AHEAD: usize = 4096;
+const HEARTBEATS_OUT: u16 = 256;
+const LOOKS: usize = 3;
+const LOOK_AGAIN: Duration = Duration::from_millis(30);

@@ -1,0 +1,246 @@
+//! What a broker holds and what it is to hold, as the documents its management gives out and takes in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mesh_derive::render::rabbitmq::{Secrets, definitions};
+use mesh_derive::topology::{Topology, login, principal_of, whose_login};
+use mesh_model::Principal;
+use serde_json::{Map, Value, json};
+
+/// A kind of definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Vhosts,
+    Exchanges,
+    Queues,
+    Policies,
+    Bindings,
+    Users,
+    Permissions,
+    TopicPermissions,
+}
+
+/// Definitions of each kind, by what tells one from another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Document(BTreeMap<Part, BTreeMap<Identity, Value>>);
+
+/// What tells a definition from others of its kind.
+pub(crate) type Identity = Vec<String>;
+
+/// How the mesh's principals are called on one broker.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    /// What each name begins with.
+    pub(crate) users: String,
+    /// The controller's, while its epoch lasts.
+    pub(crate) controller: Option<String>,
+}
+
+impl Part {
+    const ALL: [Self; 8] = [
+        Self::Vhosts,
+        Self::Exchanges,
+        Self::Queues,
+        Self::Policies,
+        Self::Bindings,
+        Self::Users,
+        Self::Permissions,
+        Self::TopicPermissions,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Vhosts => "vhosts",
+            Self::Exchanges => "exchanges",
+            Self::Queues => "queues",
+            Self::Policies => "policies",
+            Self::Bindings => "bindings",
+            Self::Users => "users",
+            Self::Permissions => "permissions",
+            Self::TopicPermissions => "topic_permissions",
+        }
+    }
+
+    /// What one is called in a sentence.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Vhosts => "virtual host",
+            Self::Exchanges => "exchange",
+            Self::Queues => "queue",
+            Self::Policies => "policy",
+            Self::Bindings => "binding",
+            Self::Users | Self::Permissions | Self::TopicPermissions => "user",
+        }
+    }
+
+    const fn identity(self) -> &'static [&'static str] {
+        match self {
+            Self::Vhosts | Self::Exchanges | Self::Queues | Self::Policies | Self::Users => {
+                &["name"]
+            }
+            Self::Bindings => &["destination", "source", "routing_key", "destination_type"],
+            Self::Permissions => &["user"],
+            Self::TopicPermissions => &["user", "exchange"],
+        }
+    }
+
+    /// Whether one that differs cannot be changed in place.
+    pub(crate) const fn is_immutable(self) -> bool {
+        matches!(self, Self::Exchanges | Self::Queues)
+    }
+}
+
+impl Document {
+    /// What of these definitions is this virtual host's, and every user.
+    pub(crate) fn read(definitions: &Value, vhost: &str) -> Self {
+        let mut document = Self::default();
+        for part in Part::ALL {
+            let listed = definitions.get(part.name()).and_then(Value::as_array);
+            for definition in listed.into_iter().flatten() {
+                let of = definition.get("vhost").and_then(Value::as_str);
+                if of.is_none_or(|of| of == vhost) {
+                    document.add(part, definition.clone());
+                }
+            }
+        }
+        document
+    }
+
+    /// What a topology is on its broker, with each user's password as this hash.
+    pub(crate) fn of(
+        topology: &Topology,
+        hashes: &BTreeMap<Principal, String>,
+        names: &Names,
+    ) -> Self {
+        let written = definitions(topology, &Secrets::new());
+        let mut document = Self::default();
+        let derived = Self::read(&written, &topology.broker.vhost);
+        for (part, definitions) in derived.0 {
+            for mut definition in definitions.into_values() {
+                let field = match part {
+                    Part::Users => "name",
+                    Part::Permissions | Part::TopicPermissions => "user",
+                    _ => {
+                        document.add(part, definition);
+                        continue;
+                    }
+                };
+                let who = definition.get(field).and_then(Value::as_str);
+                let Some(who) = who.and_then(principal_of) else {
+                    continue;
+                };
+                let Some(name) = names.of(&who) else { continue };
+                set(&mut definition, field, json!(name));
+                if part == Part::Users {
+                    let hash = hashes.get(&who).cloned().unwrap_or_default();
+                    set(&mut definition, "password_hash", json!(hash));
+                }
+                document.add(part, definition);
+            }
+        }
+        document
+    }
+
+    pub(crate) fn add(&mut self, part: Part, mut definition: Value) {
+        if part == Part::Users {
+            plain(&mut definition);
+        }
+        let fields = part.identity().iter();
+        let identity = fields.map(|field| {
+            let text = definition.get(field).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        });
+        let identity = identity.collect();
+        self.0.entry(part).or_default().insert(identity, definition);
+    }
+
+    /// All of one kind.
+    pub(crate) fn all(&self, part: Part) -> impl Iterator<Item = (&Identity, &Value)> {
+        self.0.get(&part).into_iter().flatten()
+    }
+
+    pub(crate) fn get(&self, part: Part, identity: &[String]) -> Option<&Value> {
+        self.0.get(&part)?.get(identity)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.values().all(BTreeMap::is_empty)
+    }
+
+    /// What `found` lacks of this, or has otherwise.
+    pub(crate) fn beyond<'a>(
+        &'a self,
+        found: &'a Self,
+    ) -> impl Iterator<Item = (Part, &'a Identity, &'a Value)> {
+        self.0.iter().flat_map(move |(part, definitions)| {
+            let lacking = definitions.iter().filter(move |(identity, definition)| {
+                let there = found.get(*part, identity);
+                !there.is_some_and(|there| difference(definition, there).is_none())
+            });
+            lacking.map(|(identity, definition)| (*part, identity, definition))
+        })
+    }
+
+    /// In the form the broker takes in.
+    pub(crate) fn to_value(&self) -> Value {
+        let parts = self.0.iter().map(|(part, definitions)| {
+            let listed: Vec<&Value> = definitions.values().collect();
+            (part.name().to_owned(), json!(listed))
+        });
+        Value::Object(parts.collect::<Map<_, _>>())
+    }
+}
+
+impl Names {
+    /// What a principal is called; nothing for the controller before its epoch began.
+    pub(crate) fn of(&self, who: &Principal) -> Option<String> {
+        match who {
+            Principal::Controller => self.controller.clone(),
+            who => Some(login(&self.users, who)),
+        }
+    }
+
+    /// Whether a user is one of the mesh's, and who.
+    pub(crate) fn whose(&self, user: &str) -> Option<Principal> {
+        whose_login(&self.users, user)
+    }
+}
+
+/// The first field of a definition that is another one on the broker: which, and what it is there.
+pub(crate) fn difference(wanted: &Value, found: &Value) -> Option<(String, Value)> {
+    let wanted = wanted.as_object()?;
+    let differs = wanted
+        .iter()
+        .find(|(field, value)| found.get(*field) != Some(value));
+    differs.map(|(field, _)| {
+        let there = found.get(field).cloned().unwrap_or_default();
+        (field.clone(), there)
+    })
+}
+
+/// Users that somebody has permissions for here, by name.
+pub(crate) fn with_permissions(document: &Document) -> BTreeSet<&str> {
+    let rows = document.all(Part::Permissions);
+    rows.filter_map(|(identity, _)| identity.first().map(String::as_str))
+        .collect()
+}
+
+/// A broker gives out a user's tags as a list and takes in a text, and adds limits that nobody set.
+fn plain(user: &mut Value) {
+    let tags = match user.get("tags") {
+        Some(Value::Array(tags)) => tags
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(","),
+        Some(Value::String(tags)) => tags.clone(),
+        _ => String::new(),
+    };
+    set(user, "tags", json!(tags));
+}
+
+pub(crate) fn set(definition: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = definition.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+}

@@ -1,0 +1,242 @@
+//! What a module has of one queue: ready, in its hands, or put off for a while, and what it has done with already.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lapin::Acker;
+use lapin::message::Delivery;
+use mesh_bus::{Incoming, Source};
+use mesh_derive::subject::{Heard as Said, heard};
+use mesh_model::Subject;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::ear::Heard;
+use crate::intake::address;
+use crate::publish::Letter;
+use crate::sender::proven;
+
+/// What settling a message takes.
+#[derive(Debug, Clone)]
+pub struct ModuleReceipt {
+    entry: Arc<Entry>,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    source: Source,
+    /// What the names of the mesh's users begin with.
+    users: String,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// In which order it came.
+    nth: u64,
+    named: bool,
+    id: String,
+    subject: Subject,
+    body: Vec<u8>,
+    acker: Acker,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    ready: VecDeque<Arc<Entry>>,
+    put_off: BTreeMap<(Instant, u64), Arc<Entry>>,
+    /// Messages by subject and id, that one published twice is heard once: a broker keeps both.
+    known: BTreeMap<(Subject, String), Known>,
+    /// When those that are done with may be forgotten.
+    forget: VecDeque<(Instant, (Subject, String))>,
+    next: u64,
+}
+
+#[derive(Debug)]
+enum Known {
+    Out(Acker),
+    Done,
+}
+
+impl Inbox {
+    pub(crate) fn new(source: Source, users: String) -> Self {
+        Self {
+            source,
+            users,
+            inner: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes in what is heard on the queue, and answers with what is to be acknowledged at once.
+    pub(crate) fn heard(&self, heard: Heard) -> Option<Acker> {
+        match heard {
+            Heard::Delivered(message) => {
+                let acker = self.delivered(*message);
+                self.changed.notify_one();
+                acker
+            }
+            Heard::Ended => {
+                self.inner().forget_what_is_gone();
+                None
+            }
+            Heard::Refused(error) => {
+                tracing::debug!(%error, "the module cannot listen now; it is tried again until it can");
+                None
+            }
+            Heard::Listening => None,
+        }
+    }
+
+    fn delivered(&self, message: Delivery) -> Option<Acker> {
+        let subject = address(&message).and_then(|at| at.subject());
+        let user = message.properties.user_id().as_ref();
+        let Some(subject) = subject.filter(|subject| {
+            self.is_asked_for(subject)
+                && proven(subject, user.map(|user| user.as_str()), &self.users)
+        }) else {
+            tracing::debug!(key = %message.routing_key, "dropped a message this module did not ask for");
+            return Some(message.acker);
+        };
+        let named = message.properties.message_id().as_ref();
+        let named = named.map(|id| id.as_str().to_owned());
+        let mut inner = self.inner();
+        inner.forget_what_is_long_done();
+        if let Some(id) = &named {
+            let known = (subject.clone(), id.clone());
+            match inner.known.get(&known) {
+                Some(Known::Done) => return Some(message.acker),
+                Some(Known::Out(out)) if out.usable() => return Some(message.acker),
+                Some(Known::Out(_)) | None => {}
+            }
+            inner.known.insert(known, Known::Out(message.acker.clone()));
+        }
+        inner.next += 1;
+        let entry = Entry {
+            nth: inner.next,
+            named: named.is_some(),
+            id: named.unwrap_or_else(|| Letter::id_of(&subject, &message.data)),
+            subject,
+            body: message.data,
+            acker: message.acker,
+        };
+        inner.ready.push_back(Arc::new(entry));
+        None
+    }
+
+    fn is_asked_for(&self, subject: &Subject) -> bool {
+        match (&self.source, heard(subject)) {
+            (Source::Followed, Some(Said::Event(_))) => true,
+            (Source::Seat(seat), Some(Said::Work(of, _))) => *seat == of,
+            _ => false,
+        }
+    }
+
+    /// Waits for the next message. May be dropped.
+    pub(crate) async fn next(this: &Arc<Self>) -> Incoming<ModuleReceipt> {
+        loop {
+            let (next, due) = this.inner().next();
+            if let Some(entry) = next {
+                return Incoming {
+                    id: entry.id.clone(),
+                    subject: entry.subject.clone(),
+                    body: entry.body.clone(),
+                    receipt: ModuleReceipt {
+                        entry,
+                        inbox: Arc::clone(this),
+                    },
+                };
+            }
+            let is_due = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = this.changed.notified() => {}
+                () = is_due => {}
+            }
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ModuleReceipt {
+    /// It is done with, and known to be for as long as it may be published again; to be acknowledged with this.
+    pub(crate) fn done(&self) -> &Acker {
+        let entry = &self.entry;
+        if entry.named {
+            let mut inner = self.inbox.inner();
+            let known = (entry.subject.clone(), entry.id.clone());
+            inner
+                .forget
+                .push_back((Instant::now() + SAME_WITHIN, known.clone()));
+            inner.known.insert(known, Known::Done);
+        }
+        &entry.acker
+    }
+
+    /// It is put off. It stays with the module, which says no word of it to the broker: one that is given back comes
+    /// again at once.
+    pub(crate) fn again(&self, delay: Duration) {
+        let at = (Instant::now() + delay, self.entry.nth);
+        self.inbox
+            .inner()
+            .put_off
+            .insert(at, Arc::clone(&self.entry));
+        self.inbox.changed.notify_one();
+    }
+}
+
+impl Inner {
+    /// The next that can be settled, and when another is due.
+    fn next(&mut self) -> (Option<Arc<Entry>>, Option<Instant>) {
+        let now = Instant::now();
+        while let Some(first) = self.put_off.first_entry()
+            && first.key().0 <= now
+        {
+            let entry = first.remove();
+            self.ready.push_back(entry);
+        }
+        while let Some(entry) = self.ready.pop_front() {
+            if entry.acker.usable() {
+                return (Some(entry), None);
+            }
+        }
+        let due = self.put_off.first_key_value().map(|((at, _), _)| *at);
+        (None, due)
+    }
+
+    /// What came on a channel that has ended is the broker's again.
+    fn forget_what_is_gone(&mut self) {
+        self.ready.retain(|entry| entry.acker.usable());
+        self.put_off.retain(|_, entry| entry.acker.usable());
+        self.known.retain(|_, known| match known {
+            Known::Out(acker) => acker.usable(),
+            Known::Done => true,
+        });
+    }
+
+    fn forget_what_is_long_done(&mut self) {
+        let now = Instant::now();
+        while let Some((at, _)) = self.forget.front()
+            && *at <= now
+        {
+            if let Some((_, known)) = self.forget.pop_front()
+                && matches!(self.known.get(&known), Some(Known::Done))
+            {
+                self.known.remove(&known);
+            }
+        }
+    }
+}
+
+/// For so long a message published again under its id is known for the same.
+const SAME_WITHIN: Duration = Duration::from_mins(2);

@@ -1,0 +1,259 @@
+//! What the controller has of the broker: waiting to be taken, in its hands, or held for a while. All of it is out
+//! unacknowledged, within the prefetch, and goes back with the channel it came on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lapin::Acker;
+use lapin::message::Delivery as Message;
+use lapin::options::BasicAckOptions;
+use mesh_bus::{BusError, Delivery, MessageKey, Queue};
+use mesh_derive::topology::Address;
+use mesh_model::Subject;
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::ear::Heard;
+use crate::sender::proven;
+
+/// What settling a message takes.
+#[derive(Debug, Clone)]
+pub struct Receipt(Arc<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    key: MessageKey,
+    subject: Subject,
+    body: Vec<u8>,
+    acker: Acker,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    /// What the names of the mesh's users begin with.
+    users: String,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    control: VecDeque<Arc<Entry>>,
+    events: VecDeque<Arc<Entry>>,
+    held: BTreeMap<(Instant, MessageKey), Arc<Entry>>,
+    /// Everything that is out, by what it is.
+    out: BTreeMap<MessageKey, Arc<Entry>>,
+    /// Why a queue is not listened to, by its name.
+    deaf: BTreeMap<String, BusError>,
+    forged: u64,
+}
+
+impl Intake {
+    pub(crate) fn new(users: String) -> Self {
+        Self {
+            users,
+            inner: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes in what an ear on a queue hears, and answers with what is to be acknowledged at once.
+    pub(crate) fn heard(&self, queue: Queue, name: &str, heard: Heard) -> Option<Acker> {
+        let acker = match heard {
+            Heard::Listening => {
+                self.inner().deaf.remove(name);
+                None
+            }
+            Heard::Refused(error) => {
+                self.inner().deaf.insert(name.to_owned(), error);
+                None
+            }
+            Heard::Ended => {
+                let mut inner = self.inner();
+                inner.forget_what_is_gone();
+                let error = BusError::Away(format!("{name} is no longer read"));
+                inner.deaf.insert(name.to_owned(), error);
+                None
+            }
+            Heard::Delivered(message) => self.delivered(queue, *message),
+        };
+        self.changed.notify_one();
+        acker
+    }
+
+    fn delivered(&self, queue: Queue, message: Message) -> Option<Acker> {
+        let at = address(&message);
+        let subject = at.as_ref().and_then(Address::subject);
+        let (Some(at), Some(subject)) = (at, subject) else {
+            return Some(message.acker);
+        };
+        let user = message.properties.user_id().as_ref();
+        let mut inner = self.inner();
+        if !proven(&subject, user.map(|user| user.as_str()), &self.users) {
+            inner.forged += 1;
+            if inner.forged.is_power_of_two() {
+                tracing::warn!(%at, user = ?user, forged = inner.forged, "dropped a message whose sender is not whom its key names");
+            }
+            return Some(message.acker);
+        }
+        let key = key_of(queue, &at, &message);
+        if inner.out.get(&key).is_some_and(|out| out.acker.usable()) {
+            // Published twice, since it was not known whether it had arrived. The one that is out stands for both.
+            return Some(message.acker);
+        }
+        let entry = Arc::new(Entry {
+            key,
+            subject,
+            body: message.data,
+            acker: message.acker,
+        });
+        inner.out.insert(key, Arc::clone(&entry));
+        match queue {
+            Queue::Control => inner.control.push_back(entry),
+            Queue::Events => inner.events.push_back(entry),
+        }
+        None
+    }
+
+    /// Waits for something to take, until then at most.
+    pub(crate) async fn take(&self, max: usize, until: Instant) -> Vec<Delivery<Receipt>> {
+        loop {
+            let (taken, due) = self.inner().take(max);
+            if !taken.is_empty() || max == 0 {
+                return taken;
+            }
+            let wake = due.map_or(until, |due| due.min(until));
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep_until(wake) => {
+                    if wake >= until {
+                        return self.inner().take(max).0;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acknowledges. One that can no longer be comes again, and is then known.
+    pub(crate) async fn done(&self, receipt: &Receipt) -> Result<(), BusError> {
+        let entry = &receipt.0;
+        {
+            let mut inner = self.inner();
+            if inner
+                .out
+                .get(&entry.key)
+                .is_some_and(|out| Arc::ptr_eq(out, entry))
+            {
+                inner.out.remove(&entry.key);
+            }
+        }
+        match entry.acker.ack(BasicAckOptions::default()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(BusError::Away("its channel has ended".to_owned())),
+            Err(error) => Err(BusError::Away(error.to_string())),
+        }
+    }
+
+    /// Keeps it for a while, and lets it be taken again.
+    pub(crate) fn hold(&self, receipt: &Receipt, delay: Duration) {
+        let entry = &receipt.0;
+        let mut inner = self.inner();
+        if entry.acker.usable() {
+            let at = Instant::now() + delay;
+            inner.held.insert((at, entry.key), Arc::clone(entry));
+        } else if inner
+            .out
+            .get(&entry.key)
+            .is_some_and(|out| Arc::ptr_eq(out, entry))
+        {
+            inner.out.remove(&entry.key);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Why a queue is not listened to.
+    pub(crate) fn deaf(&self) -> Option<BusError> {
+        self.inner().deaf.values().next().cloned()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// What was held and is due, then one of each queue by turns: a flood of one must not keep the other out. And when
+    /// the next is due.
+    fn take(&mut self, max: usize) -> (Vec<Delivery<Receipt>>, Option<Instant>) {
+        let now = Instant::now();
+        let mut taken = Vec::new();
+        while taken.len() < max
+            && let Some(first) = self.held.first_entry()
+            && first.key().0 <= now
+        {
+            taken.extend(delivery(first.remove()));
+        }
+        loop {
+            let mut nothing = true;
+            for queue in [&mut self.control, &mut self.events] {
+                let next = (taken.len() < max).then(|| queue.pop_front()).flatten();
+                if let Some(entry) = next {
+                    taken.extend(delivery(entry));
+                    nothing = false;
+                }
+            }
+            if nothing {
+                break;
+            }
+        }
+        let due = self.held.first_key_value().map(|((at, _), _)| *at);
+        (taken, due)
+    }
+
+    /// What came on a channel that has ended is the broker's again: kept here as well, it would be more with each time.
+    fn forget_what_is_gone(&mut self) {
+        self.control.retain(|entry| entry.acker.usable());
+        self.events.retain(|entry| entry.acker.usable());
+        self.held.retain(|_, entry| entry.acker.usable());
+        self.out.retain(|_, entry| entry.acker.usable());
+    }
+}
+
+fn delivery(entry: Arc<Entry>) -> Option<Delivery<Receipt>> {
+    entry.acker.usable().then(|| Delivery {
+        key: entry.key,
+        subject: entry.subject.clone(),
+        body: entry.body.clone(),
+        receipt: Receipt(entry),
+    })
+}
+
+/// Where a message was published, if that is one of the mesh's exchanges.
+pub(crate) fn address(message: &Message) -> Option<Address> {
+    Some(Address {
+        exchange: mesh_derive::topology::Exchange::named(message.exchange.as_str())?,
+        key: message.routing_key.as_str().to_owned(),
+    })
+}
+
+/// What a message is known by: the same each time it is delivered, on whatever channel to whichever controller. There is
+/// no number a broker gives it, so it is known by what it says.
+fn key_of(queue: Queue, at: &Address, message: &Message) -> MessageKey {
+    let id = message.properties.message_id().as_ref();
+    let digest = Sha256::new()
+        .chain_update(at.to_string())
+        .chain_update([0])
+        .chain_update(id.map(|id| id.as_str()).unwrap_or_default())
+        .chain_update([0])
+        .chain_update(&message.data)
+        .finalize();
+    let first: [u8; 8] = std::array::from_fn(|nth| digest.get(nth).copied().unwrap_or_default());
+    MessageKey {
+        queue,
+        sequence: u64::from_be_bytes(first),
+    }
+}
