@@ -1,7 +1,9 @@
 //! A directory of files into what they declare, or into everything that is wrong with them.
 
+mod disk;
+mod remedy;
+
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use mesh_model::{Declared, ManifestError, MeshError, ModuleName};
@@ -11,32 +13,30 @@ use crate::later;
 use crate::manifest::{Said, manifest};
 use crate::mesh::{MeshFile, mesh};
 use crate::names::{Names, Offset};
+use crate::notation::Notation;
 use crate::read::read_on;
-use crate::source::{Source, did_you_mean, position, printable, quoted};
+use crate::source::{Source, printable, quoted};
 use crate::{ErrorCode, FileError};
 
 /// One file of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Its path from the directory, with `/` between: `mesh.toml`, `modules/mailer.toml`.
+    /// Its path from the directory, with `/` between: `mesh.toml`, `modules/mailer.toml`. What it ends in says how it is
+    /// written: `.toml`, `.json`, `.yaml` or `.yml`.
     pub path: String,
     /// What is in it.
     pub text: String,
 }
 
-/// Reads `mesh.toml` and every `modules/*.toml` below a directory, in the order of their names. Other files are left
-/// alone, except a manifest in another notation, which would be missed in silence.
+/// Reads `mesh.toml` and every `modules/*.toml` below a directory, in the order of their names; as `.json`, `.yaml` and
+/// `.yml` alike. Hidden files and those of other kinds are left alone.
 pub fn load(dir: &Path) -> Result<Declared, Vec<FileError>> {
     let mut errors = Vec::new();
-    let mut files = Vec::new();
-    files.extend(slurp(dir, MESH, &mut errors));
-    for path in module_paths(dir, &mut errors) {
-        files.extend(slurp(dir, &path, &mut errors));
-    }
+    let files = disk::files(dir, &mut errors);
     assembled(&files, errors)
 }
 
-/// What a set of files declares: one is `mesh.toml`, every other a manifest. Every error of every file is told, at most a hundred
+/// What a set of files declares: one is `mesh.toml` (or `mesh.json`, `mesh.yaml`), every other a manifest. Every error of every file is told, at most a hundred
 /// a file; whether the files agree is asked once each by itself is well formed.
 pub fn assemble(files: &[SourceFile]) -> Result<Declared, Vec<FileError>> {
     assembled(files, Vec::new())
@@ -44,28 +44,28 @@ pub fn assemble(files: &[SourceFile]) -> Result<Declared, Vec<FileError>> {
 
 /// The same, beside errors met on the way to the files.
 fn assembled(files: &[SourceFile], mut errors: Vec<FileError>) -> Result<Declared, Vec<FileError>> {
-    let mut mesh_met = errors.iter().any(|error| error.file == MESH);
+    let unread = errors.iter().find(|error| names_mesh(&error.file));
+    let mut mesh_met = unread.map(|error| error.file.clone());
     let mut mesh_file = None;
     let mut modules = BTreeMap::new();
     for file in files {
-        let source = Source {
-            file: &file.path,
-            text: &file.text,
-        };
+        let source = Source::new(&file.path, &file.text);
         let mut wrong = Vec::new();
-        if file.path == MESH {
-            mesh_met = true;
+        if names_mesh(&file.path) {
+            if let Some(other) = mesh_met.replace(file.path.clone()) {
+                let message = format!("{other} is there too; keep one of them");
+                wrong.push(source.error(0, ErrorCode::Duplicate, message));
+            }
             mesh_file = read_mesh(source, &mut wrong);
         } else {
             read_module(source, &mut modules, &mut wrong);
         }
         errors.append(&mut wrong);
     }
-    if !mesh_met {
-        errors.push(unreadable(
-            MESH,
-            "there is no such file; it names the mesh".to_owned(),
-        ));
+    if mesh_met.is_none() {
+        let message =
+            "there is no such file; it names the mesh: version = 1, [mesh], name = \"home\"";
+        errors.push(disk::unreadable(MESH, message.to_owned()));
     }
     let declared = match mesh_file {
         Some((source, mesh)) if errors.is_empty() => Assembly {
@@ -99,7 +99,7 @@ fn read_module<'a>(
     let Some(form) = read_on::<ManifestForm>(source, later::MANIFEST, errors) else {
         return;
     };
-    let name_at = form.module.name.span().start;
+    let name_at = form.module.0.name.span().start;
     let Some((manifest, said)) = manifest(form, &mut Names { source, errors }) else {
         return;
     };
@@ -167,7 +167,8 @@ impl Assembly<'_> {
 
     /// A contradiction, at the place that would be changed to end it.
     fn placed(&self, error: &MeshError) -> FileError {
-        let message = format!("{}{}", printable(&error.to_string()), self.nearest(error));
+        let said = printable(&error.to_string()).replace(MESH, self.source.file);
+        let message = format!("{said}{}", self.remedy(error));
         let in_mesh = |at: Option<&Offset>| {
             let at = at.copied().unwrap_or(self.mesh.name_at);
             self.source
@@ -214,35 +215,6 @@ impl Assembly<'_> {
             .find(|other| after.is_some_and(|after| after.contains(*other)))
             .map_or(Said::Name, |other| Said::After(other.clone()))
     }
-
-    /// What may have been meant instead of a name nobody declares.
-    fn nearest(&self, error: &MeshError) -> String {
-        let modules = || self.modules.keys().map(ModuleName::as_str);
-        let declared = |module| self.modules.contains_key(module);
-        match error {
-            MeshError::NobodyEmits { event, .. } => match self.modules.get(&event.module) {
-                Some(file) => {
-                    let emitted = file.manifest.emits.iter();
-                    did_you_mean(event.event.as_str(), emitted.map(AsRef::as_ref))
-                }
-                None => did_you_mean(event.module.as_str(), modules()),
-            },
-            MeshError::UnknownSeat { seat, .. } => {
-                did_you_mean(seat.as_str(), self.mesh.seats.keys().map(AsRef::as_ref))
-            }
-            MeshError::CannotHold { module, .. } if !declared(module) => {
-                did_you_mean(module.as_str(), modules())
-            }
-            MeshError::UnknownPlaced { module: other } | MeshError::UnknownAfter { other, .. } => {
-                did_you_mean(other.as_str(), modules())
-            }
-            MeshError::Manifest { .. }
-            | MeshError::Misnamed { .. }
-            | MeshError::Placement { .. }
-            | MeshError::CannotHold { .. }
-            | MeshError::AfterCycle { .. } => String::new(),
-        }
-    }
 }
 
 /// Which part of a manifest contradicts itself.
@@ -253,86 +225,20 @@ fn said_wrong(error: &ManifestError) -> Said {
         }
         ManifestError::AfterItself { module } => Said::After(module.clone()),
         ManifestError::AnnouncedListed => Said::Emits(mesh_model::EventName::announced()),
-        ManifestError::Nul { .. }
-        | ManifestError::TooMany { .. }
-        | ManifestError::TooLarge { .. } => Said::Name,
+        ManifestError::Nul { field }
+        | ManifestError::TooMany { field, .. }
+        | ManifestError::TooLarge { field, .. } => Said::Field(field),
     }
 }
 
-fn module_paths(dir: &Path, errors: &mut Vec<FileError>) -> Vec<String> {
-    let entries = match std::fs::read_dir(dir.join(MODULES)) {
-        Ok(entries) => entries,
-        // A mesh without modules has no use for the directory.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-        Err(error) => {
-            errors.push(unreadable(MODULES, error.to_string()));
-            return Vec::new();
-        }
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let name = match entry {
-            Ok(entry) => entry.file_name(),
-            Err(error) => {
-                errors.push(unreadable(MODULES, error.to_string()));
-                continue;
-            }
-        };
-        let path = format!("{MODULES}/{}", name.to_string_lossy());
-        let hidden = name.to_string_lossy().starts_with('.');
-        match Path::new(&name).extension().and_then(|e| e.to_str()) {
-            Some("toml") if !hidden => paths.push(path),
-            Some("yaml" | "yml" | "json") if !hidden => {
-                let message = "this release reads manifests as TOML; write it as .toml";
-                errors.push(unreadable(&path, message.to_owned()));
-            }
-            _ => {}
-        }
-    }
-    paths.sort();
-    paths
+/// Whether a file is the one that names the mesh.
+fn names_mesh(path: &str) -> bool {
+    path.strip_prefix("mesh.")
+        .is_some_and(|ending| !ending.contains('/'))
+        && Notation::of(path).is_some()
 }
 
-/// A file's text; nothing, and an error, when it has none.
-fn slurp(dir: &Path, path: &str, errors: &mut Vec<FileError>) -> Option<SourceFile> {
-    let bytes = match std::fs::read(dir.join(path)) {
-        Ok(bytes) => bytes,
-        // That there is none is told where one is missed.
-        Err(error) if path == MESH && error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            errors.push(unreadable(path, error.to_string()));
-            return None;
-        }
-    };
-    match String::from_utf8(bytes) {
-        Ok(text) => Some(SourceFile {
-            path: path.to_owned(),
-            text,
-        }),
-        Err(error) => {
-            let whole = error.utf8_error().valid_up_to();
-            let before = String::from_utf8_lossy(error.as_bytes());
-            errors.push(FileError {
-                position: Some(position(&before, whole)),
-                ..unreadable(path, "the file is not UTF-8 from here on".to_owned())
-            });
-            None
-        }
-    }
-}
-
-fn unreadable(file: &str, message: String) -> FileError {
-    FileError {
-        file: file.to_owned(),
-        position: None,
-        code: ErrorCode::Unreadable,
-        message,
-    }
-}
-
-/// The file that names the mesh.
+/// The file that names the mesh, as it is mostly written.
 const MESH: &str = "mesh.toml";
-/// The directory of manifests.
-const MODULES: &str = "modules";
 /// Contradictions shown at once: with more of them nobody reads on.
 const SHOWN_LIMIT: usize = 100;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::source::printable;
+
 /// One thing wrong with one file: a stable code, a place, a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileError {
@@ -30,7 +32,7 @@ pub struct Position {
 pub enum ErrorCode {
     /// The file cannot be read, or is not text.
     Unreadable,
-    /// It is not TOML.
+    /// It is not TOML, JSON or YAML, whichever its name says.
     Syntax,
     /// It is of another version, or of none.
     Version,
@@ -76,7 +78,9 @@ impl fmt::Display for ErrorCode {
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, message, .. } = self;
+        let message = &self.message;
+        // A file's name is somebody else's text too.
+        let file = printable(&self.file);
         match self.position {
             Some(Position { line, column }) => write!(f, "{file}:{line}:{column}: {message}"),
             None => write!(f, "{file}: {message}"),

@@ -13,6 +13,8 @@ pub(crate) struct Later {
     repeated: bool,
     key: &'static str,
     instead: &'static str,
+    /// Whether `false` says what happens anyway, and is taken.
+    unless: bool,
 }
 
 const fn run(key: &'static str, instead: &'static str) -> Later {
@@ -21,6 +23,7 @@ const fn run(key: &'static str, instead: &'static str) -> Later {
         repeated: false,
         key,
         instead,
+        unless: false,
     }
 }
 
@@ -30,6 +33,7 @@ const fn seat(key: &'static str, instead: &'static str) -> Later {
         repeated: true,
         key,
         instead,
+        unless: false,
     }
 }
 
@@ -46,12 +50,15 @@ pub(crate) const MANIFEST: &[Later] = &[
     run("resources", "set limits in the unit of the node agent"),
 ];
 
-/// In mesh.toml. `failover = false` is what happens anyway, and is taken.
+/// In the mesh's file.
 pub(crate) const MESH: &[Later] = &[
-    seat(
-        "failover",
-        "assign another holder by hand with `meshctl seat assign`",
-    ),
+    Later {
+        unless: true,
+        ..seat(
+            "failover",
+            "assign another holder by hand with `meshctl seat assign`",
+        )
+    },
     seat("grace", "there is no failover it would delay"),
 ];
 
@@ -81,7 +88,8 @@ pub(crate) fn refuse(
             let Some((key, value)) = table.remove_entry(later.key) else {
                 continue;
             };
-            if value.get_ref().as_bool() != Some(false) {
+            let happens_anyway = later.unless && value.get_ref().as_bool() == Some(false);
+            if !happens_anyway {
                 errors.push(source.error(
                     key.span().start,
                     ErrorCode::NotCarriedOut,

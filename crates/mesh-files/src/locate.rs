@@ -113,3 +113,23 @@ pub(crate) fn correct(root: &mut DeTable<'_>, at: usize, meant: Option<&str>) ->
         _ => false,
     })
 }
+
+/// The outermost value that begins at byte `at` and is of the kind meant: a list begins where its first item may.
+pub(crate) fn value_at<'t, 'i>(
+    value: &'t mut Spanned<DeValue<'i>>,
+    at: usize,
+    meant: &dyn Fn(&DeValue<'_>) -> bool,
+) -> Option<&'t mut Spanned<DeValue<'i>>> {
+    if value.span().start == at && meant(value.get_ref()) {
+        return Some(value);
+    }
+    match value.get_mut() {
+        DeValue::Table(table) => table
+            .iter_mut()
+            .find_map(|(_, inner)| value_at(inner, at, meant)),
+        DeValue::Array(array) => array
+            .iter_mut()
+            .find_map(|inner| value_at(inner, at, meant)),
+        _ => None,
+    }
+}

@@ -6,6 +6,7 @@ use mesh_model::{EventName, EventRef, Manifest, ModuleName, Run, SeatName};
 use toml::Spanned;
 
 use crate::form::{ManifestForm, RunForm};
+use crate::keyed::Keyed;
 use crate::names::{Names, Offset};
 use crate::{ErrorCode, FileError};
 
@@ -14,6 +15,8 @@ use crate::{ErrorCode, FileError};
 pub(crate) enum Said {
     /// `name`.
     Name,
+    /// A field as a whole, by the name it has in the file.
+    Field(&'static str),
     /// One of `env`.
     Env(String),
     /// One of `after`.
@@ -31,16 +34,18 @@ pub(crate) type Placed = (Manifest, BTreeMap<Said, Offset>);
 
 /// The manifest a form means; nothing when anything in it was refused.
 pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<Placed> {
-    let name_at = form.module.name.span().start;
-    let module = names.one::<ModuleName>("\"name\" in [module]", &form.module.name);
+    let Keyed(of) = form.module;
+    let name_at = of.name.span().start;
+    let module = names.one::<ModuleName>("\"name\" in [module]", &of.name);
     let command = command(&form.run, names);
-    let run = form.run.into_inner();
+    let Keyed(run) = form.run.into_inner();
+    let (Keyed(events), Keyed(seats)) = (form.events, form.seats);
     let lists = Lists {
         after: names.set("\"after\" in [run]", &run.after),
-        emits: names.set("\"emits\" in [events]", &form.events.emits),
-        follows: names.events("\"follows\" in [events]", &form.events.follows),
-        can_hold: names.set("\"can_hold\" in [seats]", &form.seats.can_hold),
-        sends_to: names.set("\"sends_to\" in [seats]", &form.seats.sends_to),
+        emits: names.set("\"emits\" in [events]", &events.emits),
+        follows: names.events("\"follows\" in [events]", &events.follows),
+        can_hold: names.set("\"can_hold\" in [seats]", &seats.can_hold),
+        sends_to: names.set("\"sends_to\" in [seats]", &seats.sends_to),
     };
     if !names.errors.is_empty() {
         return None;
@@ -48,6 +53,20 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
 
     let mut said = lists.said();
     said.insert(Said::Name, name_at);
+    said.insert(Said::Field("release"), of.release.span().start);
+    let command_at = run.command.as_ref().map(|argv| argv.span().start);
+    said.extend(command_at.map(|at| (Said::Field("command"), at)));
+    let firsts = [
+        ("after", run.after.first()),
+        ("emits", events.emits.first()),
+        ("follows", events.follows.first()),
+        ("can_hold", seats.can_hold.first()),
+        ("sends_to", seats.sends_to.first()),
+        ("env", run.env.keys().min_by_key(|key| key.span().start)),
+    ];
+    for (field, first) in firsts {
+        said.extend(first.map(|text| (Said::Field(field), text.span().start)));
+    }
     let mut env = BTreeMap::new();
     for (key, value) in run.env {
         said.insert(Said::Env(key.get_ref().clone()), key.span().start);
@@ -55,7 +74,7 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
     }
     let manifest = Manifest {
         module: module?,
-        release: form.module.release,
+        release: of.release.into_inner(),
         run: command?,
         after: lists.after.into_keys().collect(),
         env,
@@ -68,8 +87,8 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
     Some((manifest, said))
 }
 
-fn command(run: &Spanned<RunForm>, names: &mut Names<'_, '_>) -> Option<Run> {
-    let Some(argv) = &run.get_ref().command else {
+fn command(run: &Spanned<Keyed<RunForm>>, names: &mut Names<'_, '_>) -> Option<Run> {
+    let Some(argv) = &run.get_ref().0.command else {
         // Who wrote `image` has been told to write a command.
         let told = |error: &FileError| error.code == ErrorCode::NotCarriedOut;
         if !names.errors.iter().any(told) {

@@ -6,6 +6,7 @@ use mesh_model::{MeshName, ModuleName, NodeName, Placement, SeatName, Selector};
 
 use crate::ErrorCode;
 use crate::form::{MeshForm, PlaceForm, Text};
+use crate::keyed::Keyed;
 use crate::names::{Names, Offset};
 use crate::source::quoted;
 
@@ -25,12 +26,12 @@ pub(crate) struct MeshFile {
 
 /// What a form means; nothing when anything in it was refused.
 pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile> {
-    let name = names.one::<MeshName>("\"name\" in [mesh]", &form.mesh.name);
-    let name_at = form.mesh.name.span().start;
+    let name = names.one::<MeshName>("\"name\" in [mesh]", &form.mesh.0.name);
+    let name_at = form.mesh.0.name.span().start;
 
     let (mut seats, mut seats_at, mut holders_at) =
         (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for seat in &form.seat {
+    for Keyed(seat) in &form.seat {
         let name = names.one::<SeatName>("\"name\" in [[seat]]", &seat.name);
         let holder = seat
             .holder
@@ -46,7 +47,7 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
     }
 
     let (mut placements, mut places_at) = (BTreeMap::new(), BTreeMap::new());
-    for place in form.place {
+    for Keyed(place) in form.place {
         let module = names.one::<ModuleName>("\"module\" in [[place]]", &place.module);
         let at = place.module.clone();
         let on = selector(place, names);

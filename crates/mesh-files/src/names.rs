@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::str::FromStr;
 
-use mesh_model::{EventRef, InvalidName};
+use mesh_model::{EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind};
 
 use crate::form::Text;
-use crate::source::{Source, quoted};
+use crate::source::{Source, as_label, quoted};
 use crate::{ErrorCode, FileError};
 
 /// One file's names as they are read, and what was wrong with them.
@@ -23,7 +23,8 @@ pub(crate) type Offset = usize;
 impl Names<'_, '_> {
     /// Notes that something at a place is wrong.
     pub(crate) fn refuse(&mut self, at: Offset, code: ErrorCode, message: String) {
-        if self.errors.len() < ERROR_LIMIT {
+        // What stands in for something that was refused is told once, as what was refused.
+        if self.errors.len() < ERROR_LIMIT && self.source.holds(at) {
             self.errors.push(self.source.error(at, code, message));
         }
     }
@@ -37,7 +38,10 @@ impl Names<'_, '_> {
         match text.get_ref().parse() {
             Ok(name) => Some(name),
             Err(InvalidName { kind, name, rule }) => {
-                let message = format!("{field}: {kind} name {}: {rule}", quoted(&name));
+                let hint = meant(kind, &name).map_or_else(String::new, |meant| {
+                    format!("; did you mean {}?", quoted(&meant))
+                });
+                let message = format!("{field}: {kind} name {}: {rule}{hint}", quoted(&name));
                 self.refuse(text.span().start, ErrorCode::InvalidName, message);
                 None
             }
@@ -93,6 +97,21 @@ impl Names<'_, '_> {
             }
         }
         names
+    }
+}
+
+/// The name that was meant by a text that is none; nothing when no rule makes one of it.
+fn meant(kind: NameKind, text: &str) -> Option<String> {
+    match kind {
+        NameKind::Event => {
+            let parts = text.split('.').map(as_label);
+            let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+            EventName::new(parts.join(".")).ok().map(String::from)
+        }
+        NameKind::Mesh | NameKind::Token => MeshName::new(as_label(text)).ok().map(String::from),
+        NameKind::Node | NameKind::Module | NameKind::Seat => {
+            ModuleName::new(as_label(text)).ok().map(String::from)
+        }
     }
 }
 

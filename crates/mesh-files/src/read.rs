@@ -4,191 +4,197 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::explain::{WHOLE, begin, expected, explain, missing, shown};
 use crate::later::{self, Later};
-use crate::locate::{Located, correct, locate};
-use crate::source::{Source, did_you_mean, nearest, printable, quoted};
-use crate::{ErrorCode, FileError};
+use crate::locate::{correct, locate};
+use crate::notation::Notation;
+use crate::source::{Source, nearest, printable};
+use crate::standin::{StandIns, Wanted, quote};
+use crate::tree::{Fault, Tree};
+use crate::{ErrorCode, FileError, json, yaml};
 
-/// Reads one file. `file` is what errors call it.
+/// Reads one file. `file` is what errors call it, and what it ends in says its notation; TOML, when nothing of ours.
 ///
 /// The text says `version = 1` before its tables; the form does not hold that key. Forms are strict by
 /// `#[serde(deny_unknown_fields)]`, and what serde then says becomes a place, a sentence and the nearest key.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FileError> {
-    let source = Source { file, text };
-    let table = parse(source)?;
-    form(source, table)
+    let source = Source::new(file, text);
+    let mut errors = Vec::new();
+    let table = parse(source, &mut StandIns::new(text), &mut errors);
+    match (errors.into_iter().next(), table) {
+        (Some(error), _) => Err(error),
+        (None, Some(table)) => form(&table).map_err(|error| explain(source, &table, &error)),
+        (None, None) => {
+            Err(source.error(0, ErrorCode::Syntax, "there is nothing in it".to_owned()))
+        }
+    }
 }
 
-/// Reads one file and goes on behind keys for later and unknown keys, the latter as if what was nearest had been meant,
-/// so that one look shows them all. A form may come of it beside errors.
+/// Reads one file and goes on behind what is wrong, so that one look shows it all: keys for later are taken out, unknown
+/// ones read as if what is nearest had been meant, and other values stand in for wrong and missing ones. A form may come
+/// of it beside errors.
 pub(crate) fn read_on<T: DeserializeOwned>(
     source: Source<'_>,
     keys: &[Later],
     errors: &mut Vec<FileError>,
 ) -> Option<T> {
-    let mut table = parse(source).map_err(|error| errors.push(error)).ok()?;
-    later::refuse(keys, table.get_mut(), source, errors);
-    for _ in 0..UNKNOWN_LIMIT {
-        let error = match T::deserialize(toml::Deserializer::from(table.clone())) {
+    let mut stand_ins = StandIns::new(source.text);
+    let mut root = parse(source, &mut stand_ins, errors)?;
+    if let DeValue::Table(table) = root.get_mut() {
+        table.remove("$schema");
+        later::refuse(keys, table, source, errors);
+    }
+    for _ in 0..MENDED_LIMIT {
+        let error = match form(&root) {
             Ok(form) => return Some(form),
             Err(error) => error,
         };
-        let explained = explain(source, table.get_ref(), &error);
-        let unknown = explained.code == ErrorCode::UnknownKey;
-        errors.push(explained);
-        let at = begin(&error);
-        let key = locate(table.get_ref(), at).and_then(|found| found.key);
-        let meant = nearest(&key.unwrap_or_default(), expected(error.message()));
-        if !unknown || !correct(table.get_mut(), at, meant) {
+        if error.message() == NO_WORD {
+            // Read as a word it is told which words there are.
+            if !quote(&mut root, begin(&error), source.text) {
+                break;
+            }
+            continue;
+        }
+        if source.holds(shown(&error)) {
+            errors.push(explain(source, &root, &error));
+        }
+        if !mended(&mut root, &error, &mut stand_ins) {
             break;
         }
     }
     None
 }
 
-/// The byte an error is at; the first, when it does not say.
-fn begin(error: &toml::de::Error) -> usize {
-    error.span().map_or(0, |span| span.start)
+/// Puts what was refused into a state in which reading goes on behind it. Whether that could be done.
+fn mended(
+    root: &mut Spanned<DeValue<'_>>,
+    error: &toml::de::Error,
+    stand_ins: &mut StandIns,
+) -> bool {
+    let at = begin(error);
+    let message = error.message();
+    if message.starts_with("unknown field ") {
+        let DeValue::Table(table) = root.get_mut() else {
+            return false;
+        };
+        let key = locate(table, at).and_then(|found| found.key);
+        let meant = nearest(&key.unwrap_or_default(), expected(message)).map(str::to_owned);
+        return correct(table, at, meant.as_deref());
+    }
+    if let Some(key) = missing(message) {
+        return stand_ins.insert(root, at, key);
+    }
+    let wanted = match expected(message).first() {
+        Some(first) => Some(Wanted::Text(Some((*first).to_owned()))),
+        None => message
+            .rsplit_once(", expected ")
+            .and_then(|(_, expected)| Wanted::of(expected)),
+    };
+    wanted.is_some_and(|wanted| stand_ins.replace(root, at, &wanted))
 }
 
-/// The text as a table, without its version.
-fn parse(source: Source<'_>) -> Result<Spanned<DeTable<'_>>, FileError> {
-    let mut table = DeTable::parse(source.text).map_err(|error| {
-        let word = error.span().and_then(|span| source.text.get(span));
-        let message = match (error.message(), word) {
-            ("duplicate key", Some(word)) => format!("{} is there twice", quoted(word)),
-            (message, _) => format!("not TOML: {}", printable(message)),
-        };
-        source.error(begin(&error), ErrorCode::Syntax, message)
+/// The text as a table, without its version; nothing when its errors make it none.
+fn parse<'a>(
+    source: Source<'a>,
+    stand_ins: &mut StandIns,
+    errors: &mut Vec<FileError>,
+) -> Option<Spanned<DeValue<'a>>> {
+    let name = source.notation.name();
+    if source.text.trim_start_matches('\u{feff}').trim().is_empty() {
+        let message = format!(
+            "the file is empty; begin it with {}",
+            source.notation.version()
+        );
+        errors.push(source.error(0, ErrorCode::Version, message));
+        return None;
+    }
+    let parsed = match source.notation {
+        Notation::Toml => toml_tree(source.text),
+        Notation::Json => json::parse(source.text),
+        Notation::Yaml => yaml::parse(source.text),
+    };
+    let Tree { mut root, nulls } = parsed
+        .map_err(|Fault { at, message, ours }| {
+            let message = if ours {
+                message
+            } else {
+                format!("not {name}: {}", printable(&message))
+            };
+            errors.push(source.error(at, ErrorCode::Syntax, message));
+        })
+        .ok()?;
+    for at in nulls.into_iter().take(MENDED_LIMIT) {
+        let message = "nothing stands here; give a value or leave the key out".to_owned();
+        errors.push(source.error(at, ErrorCode::WrongValue, message));
+        stand_ins.fill(&mut root, at);
+    }
+    let at = root.span().start;
+    // The first table of a file may begin where the whole does.
+    root = Spanned::new(WHOLE..WHOLE, root.into_inner());
+    let DeValue::Table(table) = root.get_mut() else {
+        let message = format!(
+            "the file as a whole has to be {} with keys",
+            source.notation.table()
+        );
+        errors.push(source.error(at, ErrorCode::WrongValue, message));
+        return None;
+    };
+    versioned(source, table, errors).then_some(root)
+}
+
+fn toml_tree(text: &str) -> Result<Tree<'_>, Fault> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let word = error.span().and_then(|span| text.get(span));
+        match (error.message(), word) {
+            ("duplicate key", Some(word)) => Fault::twice(shown(&error), word),
+            (message, _) => Fault {
+                at: shown(&error),
+                message: message.to_owned(),
+                ours: false,
+            },
+        }
     })?;
-    let Some(version) = table.get_mut().remove("version") else {
-        let message = "the file does not say version = 1; make that its first line".to_owned();
-        return Err(source.error(0, ErrorCode::Version, message));
+    let span = table.span();
+    let root = Spanned::new(span, DeValue::Table(table.into_inner()));
+    let nulls = Vec::new();
+    Ok(Tree { root, nulls })
+}
+
+/// Takes the version out of a table. Whether the rest can be read: as this version, when it says none.
+fn versioned(source: Source<'_>, table: &mut DeTable<'_>, errors: &mut Vec<FileError>) -> bool {
+    let wanted = source.notation.version();
+    let Some(version) = table.remove("version") else {
+        let message = format!("the file does not say {wanted}; begin it with that");
+        errors.push(source.error(0, ErrorCode::Version, message));
+        return true;
     };
     match version.get_ref() {
-        DeValue::Integer(one) if one.as_str() == "1" => Ok(table),
+        DeValue::Integer(one) if one.as_str() == "1" => true,
         _ => {
             let said = source.text.get(version.span()).unwrap_or_default();
             let message = format!(
-                "version {} is not known here; this release reads version = 1",
+                "version {} is not known here; this release reads {wanted}",
                 printable(said)
             );
-            Err(source.error(version.span().start, ErrorCode::Version, message))
+            errors.push(source.error(version.span().start, ErrorCode::Version, message));
+            false
         }
     }
 }
 
-fn form<T: DeserializeOwned>(
-    source: Source<'_>,
-    table: Spanned<DeTable<'_>>,
-) -> Result<T, FileError> {
-    T::deserialize(toml::Deserializer::from(table.clone()))
-        .map_err(|error| explain(source, table.get_ref(), &error))
-}
-
-/// What serde said, as a sentence about the file. Its message is the only thing it hands on; the shapes taken apart here
-/// are those of `serde::de::Error`, and what has another shape is shown as it is.
-fn explain(source: Source<'_>, root: &DeTable<'_>, error: &toml::de::Error) -> FileError {
-    let at = begin(error);
-    let found = locate(root, at).unwrap_or_default();
-    let message = error.message();
-    let (code, sentence) = if message.starts_with("unknown field ") {
-        (ErrorCode::UnknownKey, unknown_key(&found, message))
-    } else if let Some(key) = message
-        .strip_prefix("missing field `")
-        .and_then(|rest| rest.strip_suffix('`'))
-    {
-        let sentence = format!("{} needs a key {}", found.table(), quoted(key));
-        (ErrorCode::MissingKey, sentence)
-    } else if message.starts_with("unknown variant ") {
-        (ErrorCode::WrongValue, unknown_value(&found, message))
-    } else if message == "invalid type: map, expected a sequence" {
-        let table = found.table();
-        let sentence = format!("{table} may be there several times: write [{table}]");
-        (ErrorCode::WrongValue, sentence)
-    } else {
-        let sentence = format!("{}: {}", subject(&found), plain(message));
-        (ErrorCode::WrongValue, sentence)
+fn form<T: DeserializeOwned>(root: &Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
+    let table = match root.get_ref() {
+        DeValue::Table(table) => table.clone(),
+        _ => DeTable::new(),
     };
-    source.error(at, code, sentence)
+    T::deserialize(toml::Deserializer::from(Spanned::new(root.span(), table)))
 }
 
-fn unknown_key(found: &Located, message: &str) -> String {
-    let word = found.key.as_deref().unwrap_or_default();
-    let known = expected(message);
-    let mut hint = did_you_mean(word, known.iter().copied());
-    if hint.is_empty() && !known.is_empty() {
-        hint = format!("; known are {}", known.join(", "));
-    }
-    format!("unknown key {} {}{hint}", quoted(word), found.within())
-}
-
-fn unknown_value(found: &Located, message: &str) -> String {
-    let word = found.text.as_deref().unwrap_or_default();
-    let known = expected(message);
-    format!(
-        "{}: {} is none of {}{}",
-        subject(found),
-        quoted(word),
-        known.join(", "),
-        did_you_mean(word, known.iter().copied())
-    )
-}
-
-/// What an error is about.
-fn subject(found: &Located) -> String {
-    match &found.key {
-        Some(key) => format!("{} {}", quoted(key), found.within()),
-        None => found.table(),
-    }
-}
-
-/// The words serde lists: "expected `a`", "expected `a` or `b`", "expected one of `a`, `b`, `c`".
-fn expected(message: &str) -> Vec<&str> {
-    message
-        .rsplit_once("`, expected ")
-        .map_or_else(Vec::new, |(_, list)| {
-            list.split('`').skip(1).step_by(2).collect()
-        })
-}
-
-/// Serde's words for kinds of values, as TOML's: an operator knows no struct, sequence or map.
-fn plain(message: &str) -> String {
-    let (found, wanted) = message.rsplit_once(", expected ").unwrap_or((message, ""));
-    let found = found.strip_prefix("invalid type: ").map_or_else(
-        || found.to_owned(),
-        |kind| format!("this is {}", toml_kind(kind)),
-    );
-    let wanted = if wanted.is_empty() {
-        String::new()
-    } else {
-        format!(", and {} is wanted", toml_kind(wanted))
-    };
-    printable(&format!("{found}{wanted}"))
-}
-
-fn toml_kind(kind: &str) -> String {
-    match kind {
-        "map" | "a map" => "a table".to_owned(),
-        "sequence" | "a sequence" => "an array".to_owned(),
-        _ if kind.starts_with("struct ") => "a table".to_owned(),
-        _ => match kind.split_once(' ') {
-            Some(("integer", value)) => format!("the integer {}", value.replace('`', "")),
-            Some(("boolean", value)) => format!("the boolean {}", value.replace('`', "")),
-            Some(("floating", value)) => {
-                format!(
-                    "the number {}",
-                    value.replace("point ", "").replace('`', "")
-                )
-            }
-            Some(("string", value)) => format!("the string {value}"),
-            _ => kind.to_owned(),
-        },
-    }
-}
-
-/// Unknown keys shown for one file: somebody with more has the wrong file.
-const UNKNOWN_LIMIT: usize = 20;
+/// What is said of a value that is no word where one of some words is wanted.
+const NO_WORD: &str = "wanted string or table";
+/// Errors of shape mended in one file: somebody with more has the wrong file.
+const MENDED_LIMIT: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -261,7 +267,7 @@ mod tests {
             ),
             (
                 "words = ['a', 1]\n",
-                "f:2:15: \"words\" at the top of the file: this is the integer 1, and a string is wanted",
+                "f:2:15: \"words\" at the top of the file: this is the integer 1, and a string is wanted; put it in quotes",
             ),
             (
                 "words = 'a'\n",

@@ -1,5 +1,6 @@
 //! A file's text, and how places and words of it are shown.
 
+use crate::notation::Notation;
 use crate::{ErrorCode, FileError, Position};
 
 /// One file as it is being read.
@@ -7,9 +8,25 @@ use crate::{ErrorCode, FileError, Position};
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
+    pub(crate) notation: Notation,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// A file whose name says how it is written; TOML, when it does not.
+    pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
+        let notation = Notation::of(file).unwrap_or(Notation::Toml);
+        Self {
+            file,
+            text,
+            notation,
+        }
+    }
+
+    /// Whether a byte is a place of this text, and not that of what stands in for something.
+    pub(crate) fn holds(self, offset: usize) -> bool {
+        offset <= self.text.len()
+    }
+
     /// An error at a byte of this file.
     pub(crate) fn error(self, offset: usize, code: ErrorCode, message: String) -> FileError {
         FileError {
@@ -18,6 +35,12 @@ impl Source<'_> {
             code,
             message,
         }
+    }
+
+    /// Whether a table's header stands at a byte, and not the table itself.
+    pub(crate) fn has_header(self, offset: usize) -> bool {
+        let rest = self.text.get(offset..);
+        self.notation == Notation::Toml && rest.is_some_and(|rest| rest.starts_with('['))
     }
 
     /// Where a byte of this file is, for a sentence about another file.
@@ -33,7 +56,9 @@ pub(crate) fn position(text: &str, offset: usize) -> Position {
     let before = text
         .char_indices()
         .take_while(|(at, _)| *at < offset)
-        .map(|(_, character)| character);
+        .map(|(_, character)| character)
+        // A mark at the very beginning is no character that an editor shows.
+        .skip_while(|character| *character == '\u{feff}');
     let start = Position { line: 1, column: 1 };
     before.fold(start, |at, character| match character {
         '\n' => Position {
@@ -90,6 +115,13 @@ pub(crate) fn nearest<'c>(
         .filter(|(distance, candidate)| distance * 3 <= word.len().max(candidate.len()))
         .min()
         .map(|(_, nearest)| nearest)
+}
+
+/// The nearest label to a word that is none: `Web.01` was meant as `web-01`.
+pub(crate) fn as_label(word: &str) -> String {
+    let spaced = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let label: String = word.to_ascii_lowercase().chars().map(spaced).collect();
+    label.trim_matches('-').to_owned()
 }
 
 /// `; did you mean "x"?` for the candidate nearest to a word, or nothing when none is near.

@@ -1,7 +1,8 @@
 //! Files as operators write them, each beside what is answered.
 //!
 //! `cases/NAME.in.toml` is a module's file beside a bare `mesh.toml`; named `mesh-…` it is the `mesh.toml`, alone;
-//! a folder `cases/NAME` is a directory as an operator has it. `cases/NAME.out.txt` is the answer.
+//! a folder `cases/NAME` is a directory as an operator has it. Either may be in another notation: `NAME.in.yaml`.
+//! `cases/NAME.out.txt` is the answer. With `MESH_BLESS` in the environment what is answered becomes what is expected.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,16 +18,17 @@ fn every_case_is_answered_as_written_beside_it() {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(cases()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let stem = [".in.toml", ".out.txt"]
-            .iter()
-            .find_map(|end| name.strip_suffix(end));
-        names.insert(stem.unwrap_or(&name).to_owned());
+        let stem = name.split_once(".in.").or_else(|| name.split_once(".out."));
+        names.insert(stem.map_or(name.as_str(), |(stem, _)| stem).to_owned());
     }
-    assert!(names.len() > 40, "only {} cases", names.len());
+    assert!(names.len() > 45, "only {} cases", names.len());
 
     let mut wrong = Vec::new();
     for name in names {
         let answer = answer(&name).unwrap();
+        if std::env::var_os("MESH_BLESS").is_some() {
+            fs::write(cases().join(format!("{name}.out.txt")), &answer).unwrap();
+        }
         let expected = fs::read_to_string(cases().join(format!("{name}.out.txt")));
         if expected.as_ref().ok() != Some(&answer) {
             wrong.push(format!(
@@ -46,16 +48,23 @@ fn answer(name: &str) -> io::Result<String> {
     if folder.is_dir() {
         return Ok(shown(load(&folder)));
     }
-    let text = fs::read_to_string(cases().join(format!("{name}.in.toml")))?;
+    let ending = ["toml", "json", "yaml", "yml"]
+        .into_iter()
+        .find(|ending| cases().join(format!("{name}.in.{ending}")).exists());
+    let ending = ending.unwrap_or("toml");
+    let text = fs::read_to_string(cases().join(format!("{name}.in.{ending}")))?;
     let file = |path: &str, text: &str| SourceFile {
         path: path.to_owned(),
         text: text.to_owned(),
     };
     let files = if name.starts_with("mesh-") {
-        vec![file("mesh.toml", &text)]
+        vec![file(&format!("mesh.{ending}"), &text)]
     } else {
         let mesh = "version = 1\n[mesh]\nname = \"home\"\n";
-        vec![file("mesh.toml", mesh), file("modules/mailer.toml", &text)]
+        vec![
+            file("mesh.toml", mesh),
+            file(&format!("modules/mailer.{ending}"), &text),
+        ]
     };
     Ok(shown(assemble(&files)))
 }

@@ -1,6 +1,7 @@
 //! Texts no operator means: whatever stands in a file, the answer is an error of bounded length or a declaration.
 
 use std::fs;
+use std::path::Path;
 
 use mesh_files::{ErrorCode, FileError, SourceFile, assemble, load};
 use proptest::prelude::*;
@@ -83,7 +84,10 @@ fn a_file_that_is_no_text_is_refused_with_the_place_where_it_stops_being_one() {
     fs::write(dir.path().join("mesh.toml"), b"version = 1\nn = \"\xff\"\n").unwrap();
     let errors = load(dir.path()).unwrap_err();
     let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(shown, ["mesh.toml:2:6: the file is not UTF-8 from here on"]);
+    assert_eq!(
+        shown,
+        ["mesh.toml:2:6: the file is not UTF-8 from here on; save it as UTF-8"]
+    );
 }
 
 #[test]
@@ -94,19 +98,85 @@ fn a_directory_that_is_not_there_is_said_to_be_missing_once() {
     assert_eq!(errors[0].code, ErrorCode::Unreadable);
 }
 
+/// What is told of a directory with a mesh and these besides.
+#[cfg(unix)]
+fn told_of(make: impl Fn(&Path)) -> std::io::Result<Vec<String>> {
+    let dir = tempfile::tempdir()?;
+    fs::write(dir.path().join("mesh.toml"), MESH)?;
+    fs::create_dir(dir.path().join("modules"))?;
+    make(&dir.path().join("modules"));
+    let errors = load(dir.path()).err().unwrap_or_default();
+    Ok(errors.iter().map(ToString::to_string).collect())
+}
+
 #[cfg(unix)]
 #[test]
-fn a_manifest_that_leads_nowhere_is_not_passed_over() {
+fn what_is_no_file_is_not_passed_over_and_not_waited_for() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    let told = told_of(|modules| {
+        symlink("nowhere", modules.join("a.toml")).unwrap();
+        fs::create_dir(modules.join("b.toml")).unwrap();
+        symlink("/dev/zero", modules.join("c.yaml")).unwrap();
+        fs::write(modules.join("d.TOML"), "").unwrap();
+        fs::write(modules.join("e\u{1b}[31m.json"), "").unwrap();
+        fs::write(modules.join(OsStr::from_bytes(b"f\xff.yml")), "").unwrap();
+        let large = fs::File::create(modules.join("g.toml")).unwrap();
+        large.set_len(8 * 1024 * 1024 + 1).unwrap();
+        // None of ours.
+        fs::write(modules.join("README.md"), "").unwrap();
+        fs::write(modules.join(".h.toml.swp"), "").unwrap();
+        fs::write(modules.join(".i.toml"), "").unwrap();
+        fs::create_dir(modules.join("j")).unwrap();
+    })
+    .unwrap();
+    assert_eq!(
+        told,
+        [
+            "modules/a.toml: cannot be read: No such file or directory (os error 2); it is a link that leads nowhere",
+            "modules/b.toml: this is a directory, and a file is wanted",
+            "modules/c.yaml: this is no ordinary file; put the text itself here",
+            "modules/d.TOML:1:1: the file is empty; begin it with version = 1",
+            "modules/e\\u{1b}[31m.json:1:1: the file is empty; begin it with \"version\": 1",
+            "modules/f\u{fffd}.yml: the file's name is not UTF-8; give it another",
+            "modules/g.toml: the file has 8388609 bytes and may have at most 8388608",
+        ]
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_or_a_directory_that_may_not_be_read_says_so() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let shut = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    let probe = tempfile::NamedTempFile::new().unwrap();
+    shut(probe.path());
+    // Nothing is shut to root.
+    if fs::read(probe.path()).is_ok() {
+        return;
+    }
+    let told = told_of(|modules| {
+        fs::write(modules.join("a.toml"), MODULE).unwrap();
+        shut(&modules.join("a.toml"));
+    })
+    .unwrap();
+    let denied = "cannot be read: Permission denied (os error 13); let whoever runs this read it";
+    assert_eq!(told, [format!("modules/a.toml: {denied}")]);
+}
+
+#[test]
+fn where_the_directory_of_modules_would_be_a_file_it_says_so() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("mesh.toml"), MESH).unwrap();
-    fs::create_dir(dir.path().join("modules")).unwrap();
-    std::os::unix::fs::symlink("nowhere", dir.path().join("modules/a.toml")).unwrap();
+    fs::write(dir.path().join("modules"), "").unwrap();
     let errors = load(dir.path()).unwrap_err();
     assert_eq!(
-        (errors.len(), errors[0].file.as_str()),
-        (1, "modules/a.toml")
+        errors[0].to_string(),
+        "modules: cannot be read: Not a directory (os error 20)"
     );
-    assert_eq!(errors[0].code, ErrorCode::Unreadable);
 }
 
 /// Texts near to what is meant: lines of real files, cut, doubled and mixed.

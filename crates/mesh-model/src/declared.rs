@@ -229,12 +229,11 @@ impl Declared {
 
     fn check_module(&self, manifest: &Manifest, errors: &mut Vec<MeshError>) {
         let module = &manifest.module;
-        if let Err(error) = manifest.check() {
-            errors.push(MeshError::Manifest {
-                module: module.clone(),
-                error,
-            });
-        }
+        let own = manifest.check().into_iter();
+        errors.extend(own.map(|error| MeshError::Manifest {
+            module: module.clone(),
+            error,
+        }));
         for event in &manifest.follows {
             let why = match self.modules.get(&event.module) {
                 None => "no declared module emits: there is no such module",

@@ -102,26 +102,18 @@ const TEXT_LIMIT: usize = 16 * 1024;
 const RELEASE_LIMIT: usize = 128;
 
 impl Manifest {
-    fn check_sizes(&self) -> Result<(), ManifestError> {
+    fn sizes(&self) -> impl Iterator<Item = ManifestError> {
         let env = self
             .env
             .iter()
             .map(|(name, value)| name.len() + value.len());
         let command = self.run.argv().map(str::len);
-        for (field, bytes, limit) in [
+        let large = [
             ("release", self.release.len(), RELEASE_LIMIT),
             ("env", env.sum(), TEXT_LIMIT),
             ("command", command.sum(), TEXT_LIMIT),
-        ] {
-            if bytes > limit {
-                return Err(ManifestError::TooLarge {
-                    field,
-                    bytes,
-                    limit,
-                });
-            }
-        }
-        for (field, count, limit) in [
+        ];
+        let many = [
             ("follows", self.follows.len(), FOLLOWS_LIMIT),
             ("emits", self.emits.len(), EMITS_LIMIT),
             ("after", self.after.len(), LIST_LIMIT),
@@ -129,42 +121,50 @@ impl Manifest {
             ("command", self.run.argv().count(), LIST_LIMIT),
             ("can_hold", self.can_hold.len(), SEATS_LIMIT),
             ("sends_to", self.sends_to.len(), SEATS_LIMIT),
-        ] {
-            if count > limit {
-                return Err(ManifestError::TooMany {
-                    field,
-                    count,
-                    limit,
-                });
-            }
-        }
-        Ok(())
+        ];
+        let large = large
+            .into_iter()
+            .filter(|(_, bytes, limit)| bytes > limit)
+            .map(|(field, bytes, limit)| ManifestError::TooLarge {
+                field,
+                bytes,
+                limit,
+            });
+        let many = many
+            .into_iter()
+            .filter(|(_, count, limit)| count > limit)
+            .map(|(field, count, limit)| ManifestError::TooMany {
+                field,
+                count,
+                limit,
+            });
+        large.chain(many)
     }
 
-    /// Looks for what no field alone can show.
-    pub fn check(&self) -> Result<(), ManifestError> {
-        for (name, value) in &self.env {
+    /// Everything that no field alone can show, in a stable order; nothing when it is whole.
+    pub fn check(&self) -> Vec<ManifestError> {
+        let mut errors = Vec::new();
+        for name in self.env.keys() {
             if name.starts_with("MESH_") {
-                return Err(ManifestError::ReservedEnv { name: name.clone() });
+                errors.push(ManifestError::ReservedEnv { name: name.clone() });
+            } else if name.is_empty() || name.contains(['=', '\0']) {
+                errors.push(ManifestError::InvalidEnv { name: name.clone() });
             }
-            if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(ManifestError::InvalidEnv { name: name.clone() });
-            }
-            if value.contains('\0') {
-                return Err(ManifestError::Nul { field: "env" });
-            }
+        }
+        if self.env.values().any(|value| value.contains('\0')) {
+            errors.push(ManifestError::Nul { field: "env" });
         }
         if self.after.contains(&self.module) {
-            return Err(ManifestError::AfterItself {
-                module: self.module.clone(),
-            });
+            let module = self.module.clone();
+            errors.push(ManifestError::AfterItself { module });
         }
         if self.emits.contains(&EventName::announced()) {
-            return Err(ManifestError::AnnouncedListed);
+            errors.push(ManifestError::AnnouncedListed);
         }
         if self.run.argv().any(|word| word.contains('\0')) {
-            return Err(ManifestError::Nul { field: "command" });
+            errors.push(ManifestError::Nul { field: "command" });
         }
-        self.check_sizes()
+        errors.extend(self.sizes());
+        errors
     }
 }
