@@ -161,6 +161,12 @@ pub(crate) enum ModuleVerb {
         /// The module.
         module: ModuleName,
     },
+    /// Print the JSON Schema of a manifest, for an editor that checks and completes as one types.
+    Schema {
+        /// That of mesh.toml instead.
+        #[arg(long)]
+        mesh: bool,
+    },
 }
 
 /// What can be done with seats.

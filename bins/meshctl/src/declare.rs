@@ -171,6 +171,16 @@ pub(crate) fn skeleton(module: &ModuleName) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What a manifest may hold, or the mesh's own file.
+pub(crate) fn schema(mesh: bool) -> ExitCode {
+    out::data(if mesh {
+        mesh_files::mesh_schema()
+    } else {
+        mesh_files::manifest_schema()
+    });
+    ExitCode::SUCCESS
+}
+
 /// Makes the store refuse for a while.
 pub(crate) async fn refuse_store(cli: &Cli, time: Duration) -> anyhow::Result<ExitCode> {
     let for_millis = u64::try_from(time.as_millis())?;

@@ -28,6 +28,7 @@ async fn main() -> ExitCode {
         Verb::Node(NodeVerb::Rejoin { node, ttl }) => token::rejoin(&cli, node, *ttl).await,
         Verb::Module(ModuleVerb::Ls) => list::modules(&cli).await,
         Verb::Module(ModuleVerb::New { module }) => Ok(declare::skeleton(module)),
+        Verb::Module(ModuleVerb::Schema { mesh }) => Ok(declare::schema(*mesh)),
         Verb::Seat(SeatVerb::Ls) => list::seats(&cli).await,
         Verb::Seat(SeatVerb::Assign { seat, module }) => {
             declare::assign(&cli, seat, Some(module)).await
