@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Filter, InvalidName, ModuleName, NodeName, Subject, TokenId};
 
@@ -24,8 +24,8 @@ impl fmt::Display for InstanceRef {
 }
 
 /// Who a credential is for, written `controller`, `node/N`, `module/M`, `module/M@N`, `joiner/ID`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Principal {
     /// The one that decides.
     Controller,
@@ -37,6 +37,12 @@ pub enum Principal {
     Instance(InstanceRef),
     /// The holder of a token.
     Joiner(TokenId),
+}
+
+impl Serialize for Principal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl fmt::Display for Principal {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A text that is no public key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,9 +81,15 @@ fn encoded(text: &str, kind: u8) -> bool {
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident, $what:literal, $letter:literal, $kind:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
 
         impl $name {
             /// Takes a text as a key: its kind and its checksum are checked, as a server checks them. Whether anybody
@@ -90,7 +97,7 @@ macro_rules! keys {
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidPublicKey> {
                 let text = text.into();
                 if encoded(&text, $kind) {
-                    Ok(Self(text))
+                    Ok(Self(text.into()))
                 } else {
                     Err(InvalidPublicKey { text, what: $what, letter: $letter })
                 }
@@ -98,7 +105,7 @@ macro_rules! keys {
 
             /// The key that has these bytes.
             pub fn from_raw(raw: [u8; 32]) -> Self {
-                Self(encode($kind, raw))
+                Self(encode($kind, raw).into())
             }
 
             /// The key as text.
@@ -123,7 +130,7 @@ macro_rules! keys {
 
         impl From<$name> for String {
             fn from(key: $name) -> Self {
-                key.0
+                key.0.as_ref().to_owned()
             }
         }
 

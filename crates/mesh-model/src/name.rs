@@ -6,8 +6,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What a name was meant to name; used in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,16 +145,22 @@ fn dotted(text: &str) -> Result<(), NameRule> {
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident: $kind:ident by $rule:path;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
 
         impl $name {
             /// Takes a text as a name.
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = text.into();
                 match $rule(&name) {
-                    Ok(()) => Ok(Self(name)),
+                    Ok(()) => Ok(Self(name.into())),
                     Err(rule) => Err(InvalidName { kind: NameKind::$kind, name, rule }),
                 }
             }
@@ -180,7 +187,7 @@ macro_rules! names {
 
         impl From<$name> for String {
             fn from(name: $name) -> Self {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
 
@@ -222,7 +229,7 @@ names! {
 impl EventName {
     /// The event every module may emit without listing it.
     pub fn announced() -> Self {
-        Self("announced".to_owned())
+        Self("announced".into())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Filter, Principal, Subject};
 
@@ -13,9 +14,15 @@ use crate::{Filter, Principal, Subject};
 pub struct InvalidBusName(pub String);
 
 /// The name of a stream: one subject token, since it stands in ack subjects.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct StreamName(String);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct StreamName(Arc<str>);
+
+impl Serialize for StreamName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
 
 fn bus_name(text: &str) -> bool {
     (1..=255).contains(&text.len())
@@ -29,7 +36,7 @@ impl StreamName {
     pub fn new(text: impl Into<String>) -> Result<Self, InvalidBusName> {
         let text = text.into();
         if bus_name(&text) {
-            Ok(Self(text))
+            Ok(Self(text.into()))
         } else {
             Err(InvalidBusName(text))
         }
@@ -50,7 +57,7 @@ impl TryFrom<String> for StreamName {
 
 impl From<StreamName> for String {
     fn from(name: StreamName) -> Self {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 

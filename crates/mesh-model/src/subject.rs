@@ -1,9 +1,11 @@
 //! Subjects and filters, and the three questions asked of them: does it match, is it a subset, do they overlap.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A text that is no subject, or no filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +30,9 @@ pub enum InvalidSubject {
 }
 
 fn check(text: &str) -> Result<(), InvalidSubject> {
+    if plain(text) {
+        return Ok(());
+    }
     if let Some(character) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
         return Err(InvalidSubject::Character {
             subject: text.to_owned(),
@@ -40,25 +45,34 @@ fn check(text: &str) -> Result<(), InvalidSubject> {
     Ok(())
 }
 
+/// Whether a text is tokens of printable ASCII: what nearly every text is, told without decoding it.
+fn plain(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    bytes.iter().all(u8::is_ascii_graphic)
+        && ends.iter().all(|end| end.is_some_and(|end| *end != b'.'))
+        && bytes.windows(2).all(|pair| pair != b"..")
+}
+
 /// A subject with no wildcard: what one message is published on.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Subject(String);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Subject(Arc<str>);
 
 /// A subject that may have wildcards: `*` for one token, a last `>` for one or more.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Filter(String);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Filter(Arc<str>);
 
 impl Subject {
     /// Takes a text as a literal subject.
     pub fn new(text: impl Into<String>) -> Result<Self, InvalidSubject> {
         let text = text.into();
         check(&text)?;
-        if text.split('.').any(|token| token == "*" || token == ">") {
+        if text.contains(['*', '>']) && text.split('.').any(|token| token == "*" || token == ">") {
             return Err(InvalidSubject::Wildcard(text));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// The subject as text.
@@ -78,12 +92,13 @@ impl Filter {
     pub fn new(text: impl Into<String>) -> Result<Self, InvalidSubject> {
         let text = text.into();
         check(&text)?;
-        let mut tokens = text.split('.').rev();
-        tokens.next();
-        if tokens.any(|token| token == ">") {
+        if let Some((before, _)) = text.rsplit_once('.')
+            && before.contains('>')
+            && before.split('.').any(|token| token == ">")
+        {
             return Err(InvalidSubject::TailInside(text));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// The filter as text.
@@ -137,6 +152,12 @@ fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
+impl Borrow<str> for Filter {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<Subject> for Filter {
     fn from(subject: Subject) -> Self {
         Self(subject.0)
@@ -167,7 +188,13 @@ macro_rules! text {
 
         impl From<$name> for String {
             fn from(subject: $name) -> Self {
-                subject.0
+                subject.0.as_ref().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
