@@ -4,7 +4,7 @@
 //! `$JS.ACK.<domain|_>.<account hash>.<stream>.<consumer>.…`. A grant covers both, the second with its exact hash: a
 //! wildcard in its place would let a node named `5` acknowledge messages of another stream.
 
-use mesh_model::{BusFacts, ConsumerRef, Filter};
+use mesh_model::{BusFacts, ConsumerRef, Filter, StreamName};
 use sha2::{Digest, Sha256};
 
 use crate::subject::filter;
@@ -23,13 +23,63 @@ pub fn is_ack_of(reply: &str, consumer: &ConsumerRef, bus: &BusFacts) -> bool {
 
 fn ack_prefixes(consumer: &ConsumerRef, bus: &BusFacts) -> [String; 2] {
     let (stream, name) = (consumer.stream(), consumer.name());
-    let domain = domain_token(bus).unwrap_or(NO_DOMAIN);
-    let hash = account_hash(&bus.account);
+    let Acks { domain, hash } = Acks::of(bus);
     [
         format!("$JS.ACK.{stream}.{name}."),
         format!("$JS.ACK.{domain}.{hash}.{stream}.{name}."),
     ]
 }
+
+/// What of a bus stands in its ack subjects, worked out once for all its consumers.
+#[derive(Debug, Clone)]
+pub(crate) struct Acks {
+    domain: String,
+    hash: String,
+}
+
+impl Acks {
+    pub(crate) fn of(bus: &BusFacts) -> Self {
+        Self {
+            domain: domain_token(bus).unwrap_or(NO_DOMAIN).to_owned(),
+            hash: account_hash(&bus.account),
+        }
+    }
+
+    /// The same as [`ack_filters`].
+    pub(crate) fn filters(&self, consumer: &ConsumerRef) -> [Filter; 2] {
+        let (stream, name) = (consumer.stream().as_str(), consumer.name());
+        let Self { domain, hash } = self;
+        [
+            filter(["$JS.ACK.", stream, ".", name, ".>"].concat()),
+            filter(["$JS.ACK.", domain, ".", hash, ".", stream, ".", name, ".>"].concat()),
+        ]
+    }
+
+    /// How the newer form begins for each consumer of a stream.
+    pub(crate) fn newer_beginning(&self, stream: &StreamName) -> String {
+        let Self { domain, hash } = self;
+        format!("$JS.ACK.{domain}.{hash}.{stream}.")
+    }
+
+    /// Whether a consumer's older form of ack is how everybody's newer one begins.
+    pub(crate) fn may_read_as_newer(&self, consumer: &ConsumerRef) -> bool {
+        consumer.stream().as_str() == self.domain && consumer.name() == self.hash
+    }
+
+    /// The tokens of the two.
+    pub(crate) fn tokens<'a>(&'a self, consumer: &'a ConsumerRef) -> (Older<'a>, Newer<'a>) {
+        let (stream, name) = (consumer.stream().as_str(), consumer.name());
+        (
+            ["$JS", "ACK", stream, name, ">"],
+            ["$JS", "ACK", &self.domain, &self.hash, stream, name, ">"],
+        )
+    }
+}
+
+/// The tokens of the older form.
+type Older<'a> = [&'a str; 5];
+/// The tokens of the newer form.
+type Newer<'a> = [&'a str; 7];
 
 /// The domain as it stands in a subject: one token, or no domain a server would have (`isValidName` in nats-server).
 pub(crate) fn domain_token(bus: &BusFacts) -> Option<&str> {

@@ -2,9 +2,15 @@
 
 mod authority;
 mod consumer;
+mod definitions;
+mod limits;
 mod mismatch;
 mod overlap;
 mod plan;
+mod private;
+mod sharing;
+mod streams;
 
 pub use consumer::check;
-pub use mismatch::Mismatch;
+pub use limits::{Counted, JWT_LIMIT, in_operator_mode};
+pub use mismatch::{DefinitionFault, LimitFault, Mismatch, SharingFault};

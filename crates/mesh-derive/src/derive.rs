@@ -1,109 +1,139 @@
 //! The derivation itself, one principal after another. `docs/derivation.md` gives each rule its id.
 
 mod bounds;
+mod change;
 mod definitions;
 mod grants;
 
 use std::collections::BTreeSet;
 
-use mesh_model::{Filter, InstanceRecord, InstanceRef, ModuleName, Principal, Records, SeatName};
+use mesh_model::{
+    Allow, ConsumerSpec, Filter, Grant, InstanceRecord, InstanceRef, Manifest, ModuleName,
+    NodeName, Principal, PublicKey, Records, SeatName, StreamSpec, TokenRecord,
+};
 
 pub use bounds::Bounds;
 pub(crate) use definitions::{CONTROLLER, announced, consumer};
 pub use definitions::{node_consumer, own_streams};
 pub use grants::{controller_grant, system_grant};
 
-use crate::plan::{Accounts, Plan, Share};
+use crate::ack::Acks;
+use crate::plan::{ACK_SERVICE, Accounts, Plan, Share};
 use crate::subject::{self, filter};
 
 /// Works out everything the bus is to hold for these records.
 pub fn derive(records: &Records, bounds: &Bounds) -> Plan {
-    let mut plan = Plan::new(accounts());
+    let acks = Acks::of(&records.bus);
+    let mut parts = Parts::default();
     for stream in own_streams(bounds) {
-        plan.add_stream(stream);
+        parts.streams.push(stream);
     }
-    for consumer in definitions::own_consumers(records, bounds) {
-        plan.add_consumer(consumer);
-    }
-    plan.grants
-        .insert(Principal::Controller, controller_grant(&records.bus));
-    plan.reads
-        .insert(Principal::Controller, controller_reads(records));
-    derive_nodes(records, bounds, &mut plan);
-    derive_seats(records, bounds, &mut plan);
-    derive_modules(records, &mut plan);
-    derive_instances(records, &mut plan);
-    derive_joiners(records, &mut plan);
-    plan
-}
-
-fn derive_nodes(records: &Records, bounds: &Bounds, plan: &mut Plan) {
+    let own = definitions::own_consumers(records, bounds);
+    parts.consumers.extend(own);
+    let reads = Some(controller_reads(records));
+    let grant = controller_grant(&records.bus);
+    parts.principal(Principal::Controller, grant, reads, None);
     for (node, record) in &records.nodes {
+        let (grant, reads) = (grants::node_grant(node, &acks), node_reads(node));
+        parts.consumers.push(node_consumer(node, bounds));
         let principal = Principal::Node(node.clone());
-        plan.add_consumer(node_consumer(node, bounds));
-        plan.reads.insert(
-            principal.clone(),
-            BTreeSet::from([subject::declare(node).into()]),
-        );
-        plan.add_user(
-            &record.key,
-            principal,
-            grants::node_grant(node, &records.bus),
-        );
+        parts.principal(principal, grant, Some(reads), Some(&record.key));
     }
-}
-
-fn derive_seats(records: &Records, bounds: &Bounds, plan: &mut Plan) {
     for seat in records.declared.seats.keys() {
-        plan.add_stream(definitions::seat_stream(seat, bounds));
-        let holder = holder(records, seat).cloned().map(Principal::Module);
-        plan.add_consumer(definitions::seat_consumer(seat, holder));
+        parts.streams.push(definitions::seat_stream(seat, bounds));
+        parts.consumers.push(seat_consumer(records, seat));
     }
-}
-
-fn derive_modules(records: &Records, plan: &mut Plan) {
     for (module, manifest) in &records.declared.modules {
-        let held: BTreeSet<&SeatName> = manifest
-            .can_hold
-            .iter()
-            .filter(|seat| holder(records, seat) == Some(module))
-            .collect();
-        let principal = Principal::Module(module.clone());
-        if let Some(consumer) = definitions::module_consumer(manifest) {
-            plan.add_consumer(consumer);
-        }
-        let follows = manifest
-            .follows
-            .iter()
-            .map(|event| subject::event(event).into());
-        let reads = follows.chain(held.iter().map(|seat| subject::works(seat)));
-        plan.reads.insert(principal.clone(), reads.collect());
-        let grant = grants::module_grant(manifest, &held, records);
-        plan.grants.insert(principal, grant);
+        let held = held(records, manifest);
+        let grant = grants::module_grant(manifest, &held, records, &acks);
+        let reads = Some(module_reads(manifest, &held));
+        parts
+            .consumers
+            .extend(definitions::module_consumer(manifest));
+        parts.principal(Principal::Module(module.clone()), grant, reads, None);
     }
-}
-
-fn derive_instances(records: &Records, plan: &mut Plan) {
-    for (instance, record) in &records.instances {
-        let module = Principal::Module(instance.module.clone());
-        let Some(grant) = plan.grants.get(&module) else {
-            continue;
-        };
-        if runs(records, instance, record) {
-            let grant = grants::instance_grant(instance, grant);
-            plan.add_user(&record.key, Principal::Instance(instance.clone()), grant);
-        }
-    }
-}
-
-fn derive_joiners(records: &Records, plan: &mut Plan) {
-    for (token, record) in &records.tokens {
-        if record.spent.as_ref().is_some_and(|spent| spent.arrived) {
-            continue;
-        }
+    parts.instances(records);
+    for (token, record) in records.tokens.iter().filter(|(_, record)| joins(record)) {
+        let grant = grants::joiner_grant(token);
         let principal = Principal::Joiner(token.clone());
-        plan.add_user(&record.key, principal, grants::joiner_grant(token));
+        parts.principal(principal, grant, None, Some(&record.key));
     }
+    parts.plan()
+}
+
+/// What was derived so far, in the order of the plan's maps: those are made at once, which costs no search.
+#[derive(Default)]
+struct Parts {
+    streams: Vec<StreamSpec>,
+    consumers: Vec<ConsumerSpec>,
+    grants: Vec<(Principal, Grant)>,
+    reads: Vec<(Principal, Allow)>,
+    users: Vec<(PublicKey, Principal)>,
+}
+
+impl Parts {
+    fn principal(
+        &mut self,
+        principal: Principal,
+        grant: Grant,
+        reads: Option<Allow>,
+        key: Option<&PublicKey>,
+    ) {
+        let reads = reads.map(|reads| (principal.clone(), reads));
+        self.reads.extend(reads);
+        let user = key.map(|key| (key.clone(), principal.clone()));
+        self.users.extend(user);
+        self.grants.push((principal, grant));
+    }
+
+    /// After the modules, whose authority the instances have.
+    fn instances(&mut self, records: &Records) {
+        let modules: Vec<(ModuleName, Grant)> = self
+            .grants
+            .iter()
+            .filter_map(|(of, grant)| match of {
+                Principal::Module(module) => Some((module.clone(), grant.clone())),
+                _ => None,
+            })
+            .collect();
+        let mut modules = modules.iter().peekable();
+        for (instance, record) in &records.instances {
+            while modules
+                .next_if(|(module, _)| *module < instance.module)
+                .is_some()
+            {}
+            if let Some((module, grant)) = modules.peek()
+                && *module == instance.module
+                && runs(records, instance, record)
+            {
+                let grant = grants::instance_grant(instance, grant);
+                let principal = Principal::Instance(instance.clone());
+                self.principal(principal, grant, None, Some(&record.key));
+            }
+        }
+    }
+
+    fn plan(mut self) -> Plan {
+        // Of those with one key the first keeps it: nobody's authority is ever replaced by another's, and the check
+        // names who is left without.
+        self.users.sort();
+        self.users.dedup_by(|later, first| later.0 == first.0);
+        let streams = self.streams.into_iter();
+        let consumers = self.consumers.into_iter();
+        Plan {
+            accounts: accounts(),
+            streams: streams.map(|it| (it.name.clone(), it)).collect(),
+            consumers: consumers.map(|it| (it.consumer.clone(), it)).collect(),
+            grants: self.grants.into_iter().collect(),
+            reads: self.reads.into_iter().collect(),
+            users: self.users.into_iter().collect(),
+        }
+    }
+}
+
+/// Whether the holder of a token may still ask to become a node.
+fn joins(record: &TokenRecord) -> bool {
+    record.spent.as_ref().is_none_or(|spent| !spent.arrived)
 }
 
 /// Whether a module runs on a node under this credential: the node is enrolled, the module placed there, and the
@@ -118,6 +148,31 @@ fn runs(records: &Records, instance: &InstanceRef, record: &InstanceRecord) -> b
         .is_some_and(|(node, placement)| {
             record.sealed_to == node.box_key && placement.on.selects(&instance.node, &node.labels)
         })
+}
+
+fn seat_consumer(records: &Records, seat: &SeatName) -> ConsumerSpec {
+    let holder = holder(records, seat).cloned().map(Principal::Module);
+    definitions::seat_consumer(seat, holder)
+}
+
+/// The seats a module holds.
+fn held<'a>(records: &Records, manifest: &'a Manifest) -> BTreeSet<&'a SeatName> {
+    let seats = manifest.can_hold.iter();
+    seats
+        .filter(|seat| holder(records, seat) == Some(&manifest.module))
+        .collect()
+}
+
+fn node_reads(node: &NodeName) -> Allow {
+    BTreeSet::from([subject::declare(node).into()])
+}
+
+fn module_reads(manifest: &Manifest, held: &BTreeSet<&SeatName>) -> Allow {
+    let follows = manifest.follows.iter();
+    let follows = follows.map(|event| subject::event(event).into());
+    follows
+        .chain(held.iter().map(|seat| subject::works(seat)))
+        .collect()
 }
 
 /// Who holds a seat: the module assigned to it, if it is declared and still lists the seat.
@@ -138,13 +193,14 @@ fn controller_reads(records: &Records) -> BTreeSet<Filter> {
         .collect()
 }
 
-fn accounts() -> Accounts {
+/// What has to cross between the two accounts, whatever was declared.
+pub(crate) fn accounts() -> Accounts {
     let share = |text: &str| filter(text.to_owned());
     Accounts {
         mesh_exports: BTreeSet::from([
             Share::Stream(share("mesh.deliver.>")),
             Share::Stream(share("mesh.inbox.>")),
-            Share::Service(share("$JS.ACK.>")),
+            Share::Service(share(ACK_SERVICE)),
             Share::Service(subject::controls()),
             Share::Service(subject::events()),
             Share::Service(share("mesh.seat.>")),

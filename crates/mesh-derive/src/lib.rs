@@ -54,7 +54,10 @@ pub mod subject;
 pub mod topology;
 
 pub use ack::{ack_filters, is_ack_of};
-pub use check::{Mismatch, check};
+pub use check::{
+    Counted, DefinitionFault, JWT_LIMIT, LimitFault, Mismatch, SharingFault, check,
+    in_operator_mode,
+};
 pub use derive::{Bounds, controller_grant, derive, node_consumer, own_streams, system_grant};
 pub use diff::{Change, Difference, Part, PlanDiff, Right};
 pub use plan::{Accounts, Plan, Share};

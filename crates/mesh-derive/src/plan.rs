@@ -1,6 +1,7 @@
 //! What is derived: a value that a bus is brought to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use mesh_model::{
     ConsumerRef, ConsumerSpec, Filter, Grant, Principal, PublicKey, StreamName, StreamSpec,
@@ -24,34 +25,6 @@ pub struct Plan {
     pub users: BTreeMap<PublicKey, Principal>,
 }
 
-impl Plan {
-    pub(crate) fn new(accounts: Accounts) -> Self {
-        Self {
-            accounts,
-            streams: BTreeMap::new(),
-            consumers: BTreeMap::new(),
-            grants: BTreeMap::new(),
-            reads: BTreeMap::new(),
-            users: BTreeMap::new(),
-        }
-    }
-
-    pub(crate) fn add_stream(&mut self, stream: StreamSpec) {
-        self.streams.insert(stream.name.clone(), stream);
-    }
-
-    pub(crate) fn add_consumer(&mut self, consumer: ConsumerSpec) {
-        self.consumers.insert(consumer.consumer.clone(), consumer);
-    }
-
-    /// A principal with a key of its own. A key that is somebody's already stays theirs: nobody's authority is ever
-    /// replaced by another's, and the check names who is left without.
-    pub(crate) fn add_user(&mut self, key: &PublicKey, principal: Principal, grant: Grant) {
-        self.grants.insert(principal.clone(), grant);
-        self.users.entry(key.clone()).or_insert(principal);
-    }
-}
-
 /// What crosses between the account that holds JetStream (`MESH`) and the one everybody else lives in (`EDGE`).
 ///
 /// Each share is exported by one and imported by the other under the same subject.
@@ -61,21 +34,6 @@ pub struct Accounts {
     pub mesh_exports: BTreeSet<Share>,
     /// `EDGE` to `MESH`.
     pub edge_exports: BTreeSet<Share>,
-}
-
-impl Accounts {
-    /// Whether somebody in `EDGE` who publishes here is heard in `MESH`.
-    pub(crate) fn carries_to_mesh(&self, filter: &Filter) -> bool {
-        let services = self.mesh_exports.iter().filter_map(Share::service);
-        let streams = self.edge_exports.iter().filter_map(Share::stream);
-        services.chain(streams).any(|s| filter.is_subset_of(s))
-    }
-
-    /// Whether somebody in `EDGE` who subscribes here hears `MESH`.
-    pub(crate) fn carries_to_edge(&self, filter: &Filter) -> bool {
-        let mut streams = self.mesh_exports.iter().filter_map(Share::stream);
-        streams.any(|stream| filter.is_subset_of(stream))
-    }
 }
 
 /// One subject shared between accounts.
@@ -89,17 +47,42 @@ pub enum Share {
 }
 
 impl Share {
-    fn stream(&self) -> Option<&Filter> {
+    /// What is shared.
+    pub fn filter(&self) -> &Filter {
+        match self {
+            Self::Stream(filter) | Self::Service(filter) => filter,
+        }
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream().is_some()
+    }
+
+    pub(crate) fn stream(&self) -> Option<&Filter> {
         match self {
             Self::Stream(filter) => Some(filter),
             Self::Service(_) => None,
         }
     }
 
-    fn service(&self) -> Option<&Filter> {
+    pub(crate) fn service(&self) -> Option<&Filter> {
         match self {
             Self::Service(filter) => Some(filter),
             Self::Stream(_) => None,
         }
     }
 }
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_stream() {
+            "stream"
+        } else {
+            "service"
+        };
+        write!(f, "{kind} {}", self.filter())
+    }
+}
+
+/// Every ack, which crosses as one service: a server writes two forms of it.
+pub(crate) const ACK_SERVICE: &str = "$JS.ACK.>";

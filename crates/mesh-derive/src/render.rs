@@ -7,7 +7,8 @@ pub mod rabbitmq;
 mod json;
 mod table;
 
-pub use json::json;
+pub use json::{Json, json};
+pub(crate) use jwt::jwt_bytes;
 pub use table::table;
 
 use std::fmt::{Arguments, Write};

@@ -85,31 +85,68 @@ pub fn heartbeats() -> Filter {
     filter("mesh.heartbeat.>".to_owned())
 }
 
-/// Where whoever is heard is whom the subject names, or the controller.
-pub(crate) fn identities() -> [Filter; 7] {
-    let of = |root: &str| filter(format!("mesh.{root}.>"));
-    [
-        "control",
-        "heartbeat",
-        "mod",
-        "seat",
-        "node",
-        "ctl",
-        "parked",
-    ]
-    .map(of)
+/// Whether publishing there is to say something that is not a principal's own to say: where whoever is heard is whom the
+/// subject names, or the controller.
+pub(crate) fn speaks_as_another(principal: &Principal, filter: &Filter) -> bool {
+    let text = filter.as_str();
+    if text.starts_with("$JS.ACK.") {
+        return false;
+    }
+    let speaks = SPOKEN
+        .iter()
+        .any(|root| begins_below(text, root) || (text.contains(['*', '>']) && meets(filter, root)));
+    speaks && !is_own(principal, text)
 }
 
-/// What of [`identities`] is a principal's own to say.
+/// What is a principal's own to say.
 pub(crate) fn own(principal: &Principal) -> Vec<Filter> {
     match principal {
-        Principal::Controller => identities().to_vec(),
+        Principal::Controller => SPOKEN.map(|root| filter(format!("{root}.>"))).to_vec(),
         Principal::Node(node) => vec![report(node).into(), heartbeat(node).into()],
         Principal::Joiner(token) => vec![enrol(token).into()],
         Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => vec![
             filter(format!("mesh.mod.{module}.>")),
             filter(format!("mesh.seat.*.{module}")),
         ],
+    }
+}
+
+/// Below these the subject says who speaks.
+const SPOKEN: [&str; 7] = [
+    "mesh.control",
+    "mesh.heartbeat",
+    "mesh.mod",
+    "mesh.seat",
+    "mesh.node",
+    "mesh.ctl",
+    "mesh.parked",
+];
+
+fn begins_below(text: &str, root: &str) -> bool {
+    text.strip_prefix(root)
+        .is_some_and(|rest| rest.starts_with('.'))
+}
+
+fn meets(to: &Filter, root: &str) -> bool {
+    filter(format!("{root}.>")).overlaps(to)
+}
+
+fn is_own(principal: &Principal, text: &str) -> bool {
+    let is = |root: &str, name: &str| text.strip_prefix(root) == Some(name);
+    match principal {
+        Principal::Controller => true,
+        Principal::Node(node) => {
+            is("mesh.control.report.", node.as_str()) || is("mesh.heartbeat.", node.as_str())
+        }
+        Principal::Joiner(token) => is("mesh.control.enrol.", token.as_str()),
+        Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => {
+            let event = text.strip_prefix("mesh.mod.");
+            let work = text
+                .strip_prefix("mesh.seat.")
+                .and_then(|rest| rest.split_once('.'));
+            event.is_some_and(|event| begins_below(event, module.as_str()))
+                || work.is_some_and(|(_, sender)| sender == module.as_str())
+        }
     }
 }
 
@@ -168,6 +205,23 @@ pub fn inbox_prefix(principal: &Principal) -> Subject {
 /// A principal's own inbox: all its replies and nobody else's.
 pub fn inbox(principal: &Principal) -> Filter {
     filter(format!("{}.>", inbox_prefix(principal)))
+}
+
+/// The tokens of [`inbox`].
+pub(crate) fn inbox_tokens(principal: &Principal) -> impl Iterator<Item = &str> {
+    let of = match principal {
+        Principal::Controller => [Some("controller"), None, None],
+        Principal::Node(node) => [Some("node"), Some(node.as_str()), None],
+        Principal::Module(module) => [Some("module"), Some(module.as_str()), None],
+        Principal::Instance(of) => [
+            Some("module"),
+            Some(of.module.as_str()),
+            Some(of.node.as_str()),
+        ],
+        Principal::Joiner(token) => [Some("joiner"), Some(token.as_str()), None],
+    };
+    let root = ["mesh", "inbox"].into_iter();
+    root.chain(of.into_iter().flatten()).chain([">"])
 }
 
 /// Where the answer to an enrolment is awaited.

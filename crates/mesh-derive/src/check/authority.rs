@@ -1,204 +1,204 @@
-//! Every grant against everything that is somebody else's: where consumers deliver, how they are settled, inboxes.
+//! Every grant by itself: what crosses, what is its own to say, and nothing of the server's.
 
-use mesh_model::{BusFacts, ConsumerSpec, Filter, Grant, Principal};
+use mesh_model::{BusFacts, Filter, Grant, Principal};
 
-use crate::ack::ack_filters;
 use crate::check::Mismatch;
-use crate::check::overlap::Meetings;
-use crate::check::plan::{deliver, server_subjects};
+use crate::check::sharing::Carried;
+use crate::derive::controller_grant;
 use crate::plan::Plan;
 use crate::subject;
 
+/// Whose entries are looked at.
+pub(super) struct Entries<'a> {
+    pub(super) principal: &'a Principal,
+    grant: &'a Grant,
+    /// What it may do besides as the module it acts as, which is looked at by itself: a mesh has a hundred instances of
+    /// one module.
+    module: Option<&'a Grant>,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn publish(&self) -> impl Iterator<Item = &'a Filter> + use<'a> {
+        let module = self.module;
+        let same = module.is_some_and(|module| module.publish == self.grant.publish);
+        let all = (!same).then_some(&self.grant.publish).into_iter().flatten();
+        all.filter(move |filter| module.is_none_or(|module| !module.publish.contains(*filter)))
+    }
+
+    pub(super) fn subscribe(&self) -> impl Iterator<Item = &'a Filter> + use<'a> {
+        let module = self.module;
+        let same = module.is_some_and(|module| module.queues == self.grant.queues);
+        let in_groups = (!same).then_some(&self.grant.queues).into_iter().flatten();
+        let in_groups = in_groups
+            .filter(move |allowed| module.is_none_or(|module| !module.queues.contains(*allowed)));
+        let alone = self.grant.subscribe.iter();
+        alone
+            .filter(move |filter| module.is_none_or(|module| !module.subscribe.contains(*filter)))
+            .chain(in_groups.map(|allowed| &allowed.filter))
+    }
+}
+
 impl Plan {
-    pub(super) fn check_grants(&self, found: &mut Vec<Mismatch>) {
-        for (principal, grant) in &self.grants {
-            self.check_grant(principal, &self.entries(principal, grant), found);
-        }
-    }
-
-    /// The entries to look at: of an instance those its module has not, since a mesh has a hundred instances of one.
-    fn entries<'a>(&'a self, principal: &Principal, grant: &'a Grant) -> Entries<'a> {
-        let module = match principal {
-            Principal::Instance(of) => self.grants.get(&Principal::Module(of.module.clone())),
-            _ => None,
-        };
-        let of_module = |filter: &Filter| {
-            module.is_some_and(|module| subscriptions(module).any(|has| has == filter))
-        };
-        Entries {
-            publish: grant
-                .publish
-                .iter()
-                .filter(|filter| module.is_none_or(|module| !module.publish.contains(*filter)))
-                .collect(),
-            subscribe: subscriptions(grant)
-                .filter(|filter| !of_module(filter))
-                .collect(),
-        }
-    }
-
-    fn check_grant(&self, principal: &Principal, entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
-        let subscribe = || entries.subscribe.iter().copied();
-        let publish = || entries.publish.iter().copied();
-        let ends_in_star = |filter: &&Filter| filter.tokens().last() == Some("*");
-        for filter in subscribe().filter(ends_in_star) {
-            found.push(Mismatch::SubscribeEndsInStar {
-                principal: principal.clone(),
-                filter: filter.clone(),
-            });
-        }
-        if *principal == Principal::Controller {
-            return;
-        }
-        let carried = |filter: &&Filter| !self.accounts.carries_to_mesh(filter);
-        let heard = |filter: &&Filter| !self.accounts.carries_to_edge(filter);
-        let nowhere = publish().filter(carried);
-        for filter in nowhere.chain(subscribe().filter(heard)) {
-            found.push(Mismatch::NoPath {
-                principal: principal.clone(),
-                filter: filter.clone(),
-            });
-        }
-        let (identities, own) = (subject::identities(), subject::own(principal));
-        for filter in publish() {
-            let speaks = identities.iter().any(|of| of.overlaps(filter));
-            if speaks && !own.iter().any(|own| filter.is_subset_of(own)) {
-                found.push(Mismatch::SpeaksAsAnother {
-                    principal: principal.clone(),
-                    filter: filter.clone(),
-                });
-            }
-        }
-        let [api, system, ..] = server_subjects();
-        for filter in publish().chain(subscribe()) {
-            if filter.overlaps(&api) || filter.overlaps(&system) {
-                found.push(Mismatch::ReachesServer {
-                    principal: principal.clone(),
-                    filter: filter.clone(),
-                });
-            }
-        }
-    }
-
-    /// What is one principal's alone: where its consumers deliver, how they are settled, its inbox.
-    pub(super) fn check_private(&self, bus: &BusFacts, found: &mut Vec<Mismatch>) {
-        let delivers: Vec<(Filter, &ConsumerSpec)> = self
-            .consumers
-            .values()
-            .filter_map(|spec| deliver(spec).map(|deliver| (Filter::from(deliver), spec)))
-            .collect();
-        let acks: Vec<(Filter, &ConsumerSpec)> = self
-            .consumers
-            .values()
-            .flat_map(|spec| ack_filters(&spec.consumer, bus).map(|ack| (ack, spec)))
-            .collect();
-        let inboxes: Vec<(Filter, &Principal)> = self
-            .grants
-            .keys()
-            .filter(|principal| !matches!(principal, Principal::Module(_)))
-            .map(|principal| (subject::inbox(principal), principal))
-            .collect();
-        self.check_stored_delivers(&delivers, found);
-        let delivers = Meetings::new(delivers.iter().map(|(filter, spec)| (filter, *spec)));
-        let acks = Meetings::new(acks.iter().map(|(filter, spec)| (filter, *spec)));
-        let inboxes = Meetings::new(inboxes.iter().map(|(filter, of)| (filter, *of)));
-        for (principal, grant) in &self.grants {
-            let entries = self.entries(principal, grant);
-            for by in entries.publish {
-                publishes_anothers(principal, by, &delivers, &acks, found);
-                found.extend(
-                    inboxes
-                        .with(by)
-                        .filter(|_| *principal != Principal::Controller)
-                        .map(|(inbox, of)| Mismatch::AnswersAnothers {
-                            principal: principal.clone(),
-                            by: by.clone(),
-                            inbox: inbox.clone(),
-                            of: (*of).clone(),
-                        }),
-                );
-            }
-            for by in entries.subscribe {
-                let mut hears = |met: &Filter, of: String| {
-                    found.push(Mismatch::HearsAnothers {
-                        principal: principal.clone(),
-                        by: by.clone(),
-                        met: met.clone(),
-                        of,
-                    });
-                };
-                for (met, spec) in delivers.with(by).filter(|(_, s)| !owns(principal, s)) {
-                    hears(met, format!("consumer {}", spec.consumer));
-                }
-                for (met, of) in inboxes.with(by).filter(|(_, of)| **of != principal) {
-                    hears(met, of.to_string());
-                }
-            }
-        }
-    }
-
-    fn check_stored_delivers(
+    pub(super) fn check_grants(
         &self,
-        delivers: &[(Filter, &ConsumerSpec)],
+        bus: &BusFacts,
+        carried: &Carried<'_>,
         found: &mut Vec<Mismatch>,
     ) {
-        let stored = Meetings::new(self.streams.values().flat_map(|stream| {
-            let subjects = stream.subjects.iter();
-            subjects.map(|subject| (subject, &stream.name))
-        }));
-        for (filter, spec) in delivers {
-            for (_, stream) in stored.with(filter) {
-                found.extend(deliver(spec).map(|deliver| Mismatch::DeliverStored {
-                    consumer: spec.consumer.clone(),
-                    deliver: deliver.clone(),
-                    stream: (*stream).clone(),
-                }));
+        self.each_grant(&mut |entries| {
+            check_minimal(entries, found);
+            ends_in_star(entries, found);
+            if *entries.principal == Principal::Controller {
+                check_controller(entries.grant, bus, found);
+            } else {
+                check_grant(entries, carried, found);
             }
+        });
+    }
+
+    /// Each grant, with what of it is not its module's.
+    pub(super) fn each_grant<'a>(&'a self, each: &mut dyn FnMut(&Entries<'a>)) {
+        // Instances of one module follow one another.
+        let mut last: Option<(&Principal, Option<&Grant>)> = None;
+        for (principal, grant) in &self.grants {
+            let module = match principal {
+                Principal::Instance(of) => match last {
+                    Some((Principal::Instance(before), module)) if before.module == of.module => {
+                        module
+                    }
+                    _ => self.grants.get(&Principal::Module(of.module.clone())),
+                },
+                _ => None,
+            };
+            last = Some((principal, module));
+            each(&Entries {
+                principal,
+                grant,
+                module,
+            });
         }
     }
 }
 
-/// Both sides of a grant, in a group or not.
-struct Entries<'a> {
-    publish: Vec<&'a Filter>,
-    subscribe: Vec<&'a Filter>,
-}
-
-fn publishes_anothers(
-    principal: &Principal,
-    by: &Filter,
-    delivers: &Meetings<'_, &ConsumerSpec>,
-    acks: &Meetings<'_, &ConsumerSpec>,
-    found: &mut Vec<Mismatch>,
-) {
+fn ends_in_star(entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
+    let star = |filter: &&Filter| filter.as_str() == "*" || filter.as_str().ends_with(".*");
     found.extend(
-        delivers
-            .with(by)
-            .map(|(met, spec)| Mismatch::DeliverPublishable {
-                principal: principal.clone(),
-                by: by.clone(),
-                consumer: spec.consumer.clone(),
-                deliver: met.clone(),
+        entries
+            .subscribe()
+            .filter(star)
+            .map(|filter| Mismatch::SubscribeEndsInStar {
+                principal: entries.principal.clone(),
+                filter: filter.clone(),
             }),
     );
-    let anothers = acks.with(by).filter(|(_, spec)| !owns(principal, spec));
-    found.extend(anothers.map(|(ack, spec)| Mismatch::AcksAnothers {
-        principal: principal.clone(),
-        by: by.clone(),
-        consumer: spec.consumer.clone(),
-        ack: ack.clone(),
-    }));
 }
 
-/// Whether a principal is a consumer's owner, or acts as the module that is.
-fn owns(principal: &Principal, spec: &ConsumerSpec) -> bool {
-    match (principal, &spec.owner) {
-        (Principal::Instance(of), Some(Principal::Module(module))) => of.module == *module,
-        (principal, owner) => Some(principal) == owner.as_ref(),
+/// No entry says what another one says already.
+fn check_minimal(entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
+    let Entries {
+        principal,
+        grant,
+        module,
+    } = entries;
+    let mut inside = |entry: &Filter, within: &Filter| {
+        found.push(Mismatch::InsideAnother {
+            principal: (*principal).clone(),
+            entry: entry.clone(),
+            within: within.clone(),
+        });
+    };
+    let wild = |filter: &&Filter| filter.as_str().contains(['*', '>']);
+    let same = |module: &&Grant| module.publish == grant.publish && module.queues == grant.queues;
+    let all = module.as_ref().is_none_or(|module| !same(module));
+    if all {
+        for within in grant.publish.iter().filter(wild) {
+            let others = grant.publish.iter().filter(|entry| *entry != within);
+            others
+                .filter(|entry| lies_in(entry, within))
+                .for_each(|entry| inside(entry, within));
+        }
+        for within in &grant.queues {
+            let others = grant.queues.iter().filter(|entry| *entry != within);
+            others
+                .filter(|entry| entry.queue == within.queue)
+                .filter(|entry| lies_in(&entry.filter, &within.filter))
+                .for_each(|entry| inside(&entry.filter, &within.filter));
+        }
+    }
+    for within in &grant.subscribe {
+        let others = grant.subscribe.iter().filter(|entry| *entry != within);
+        let in_groups = grant.queues.iter().map(|allowed| &allowed.filter);
+        others
+            .chain(in_groups)
+            .filter(|entry| lies_in(entry, within))
+            .for_each(|entry| inside(entry, within));
     }
 }
 
-fn subscriptions(grant: &Grant) -> impl Iterator<Item = &Filter> {
+/// The same as [`Filter::is_subset_of`], told at once where `within` begins otherwise.
+fn lies_in(entry: &Filter, within: &Filter) -> bool {
+    let (entry_text, within_text) = (entry.as_str(), within.as_str());
+    let literal = within_text.find(['*', '>']).unwrap_or(within_text.len());
+    let begins = within_text.get(..literal).unwrap_or_default();
+    entry_text.starts_with(begins) && entry.is_subset_of(within)
+}
+
+/// The controller's authority is a constant of the bus: whatever is beyond it is nobody's need.
+fn check_controller(grant: &Grant, bus: &BusFacts, found: &mut Vec<Mismatch>) {
+    let uses = controller_grant(bus);
+    let within =
+        |entry: &Filter, uses: &mesh_model::Allow| uses.iter().any(|uses| entry.is_subset_of(uses));
+    let publish = grant.publish.iter().filter(|e| !within(e, &uses.publish));
+    let alone = grant.subscribe.iter();
+    let alone = alone.filter(|e| !within(e, &uses.subscribe));
     let in_groups = grant.queues.iter().map(|allowed| &allowed.filter);
-    grant.subscribe.iter().chain(in_groups)
+    let in_groups = in_groups.filter(|e| !within(e, &uses.subscribe));
+    found.extend(
+        publish
+            .chain(alone)
+            .chain(in_groups)
+            .map(|filter| Mismatch::ControllerBeyond {
+                filter: filter.clone(),
+            }),
+    );
+}
+
+fn check_grant(entries: &Entries<'_>, carried: &Carried<'_>, found: &mut Vec<Mismatch>) {
+    let principal = entries.principal;
+    for filter in entries.publish() {
+        let acks = filter.as_str().starts_with("$JS.ACK.");
+        let of = (principal, filter);
+        found.extend((!carried.to_mesh(filter)).then(|| no_path(of)));
+        found.extend((!acks && meets_server(filter)).then(|| reaches_server(of)));
+        if subject::speaks_as_another(principal, filter) {
+            found.push(Mismatch::SpeaksAsAnother {
+                principal: principal.clone(),
+                filter: filter.clone(),
+            });
+        }
+    }
+    for filter in entries.subscribe() {
+        let of = (principal, filter);
+        found.extend((!carried.to_edge(filter)).then(|| no_path(of)));
+        found.extend(meets_server(filter).then(|| reaches_server(of)));
+    }
+}
+
+fn no_path((principal, filter): (&Principal, &Filter)) -> Mismatch {
+    Mismatch::NoPath {
+        principal: principal.clone(),
+        filter: filter.clone(),
+    }
+}
+
+fn reaches_server((principal, filter): (&Principal, &Filter)) -> Mismatch {
+    Mismatch::ReachesServer {
+        principal: principal.clone(),
+        filter: filter.clone(),
+    }
+}
+
+/// Whether some subject that passes begins as the server's own do (`$JS`, `$SYS`), or as an inbox of whoever chose none.
+fn meets_server(filter: &Filter) -> bool {
+    filter.as_str().starts_with(['$', '_', '*', '>'])
 }

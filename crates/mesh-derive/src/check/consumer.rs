@@ -4,7 +4,7 @@ use mesh_model::{
     BusFacts, ConsumerKind, ConsumerSpec, Filter, Grant, Principal, Selects, Subject,
 };
 
-use crate::ack::{ack_filters, domain_token};
+use crate::ack::{Acks, domain_token};
 use crate::check::Mismatch;
 use crate::subject::{self, filter};
 
@@ -18,19 +18,28 @@ use crate::subject::{self, filter};
     reason = "found once before a plan is applied, never on a message's way"
 )]
 pub fn check(spec: &ConsumerSpec, grant: &Grant, bus: &BusFacts) -> Result<(), Mismatch> {
-    mismatches(spec, grant, bus).map_or(Ok(()), Err)
+    let found = match (&spec.owner, invalid_domain(bus)) {
+        (Some(_), Some(invalid)) => Some(invalid),
+        _ => mismatch(spec, grant, &Acks::of(bus), &mut String::new()),
+    };
+    found.map_or(Ok(()), Err)
 }
 
-fn mismatches(spec: &ConsumerSpec, grant: &Grant, bus: &BusFacts) -> Option<Mismatch> {
+/// The first thing wrong with it, on a bus whose domain a subject can carry. `buffer` is for what is looked up.
+pub(super) fn mismatch(
+    spec: &ConsumerSpec,
+    grant: &Grant,
+    acks: &Acks,
+    buffer: &mut String,
+) -> Option<Mismatch> {
     let owner = spec.owner.as_ref()?;
-    invalid_domain(bus)
-        .or_else(|| pull_cannot_bind(spec, owner, grant))
+    pull_cannot_bind(spec, owner, grant)
         .or_else(|| reads_anothers(spec, owner))
-        .or_else(|| cannot_ack(spec, owner, grant, bus))
+        .or_else(|| cannot_ack(spec, owner, grant, acks, buffer))
         .or_else(|| cannot_hear(spec, owner, grant))
 }
 
-fn invalid_domain(bus: &BusFacts) -> Option<Mismatch> {
+pub(super) fn invalid_domain(bus: &BusFacts) -> Option<Mismatch> {
     let domain = bus.domain.as_ref()?;
     domain_token(bus)
         .is_none()
@@ -42,10 +51,13 @@ fn invalid_domain(bus: &BusFacts) -> Option<Mismatch> {
 /// To read a pull consumer is to ask the API for its next message; only the controller is where the API is.
 fn pull_cannot_bind(spec: &ConsumerSpec, owner: &Principal, grant: &Grant) -> Option<Mismatch> {
     let consumer = &spec.consumer;
+    if spec.kind != ConsumerKind::Pull {
+        return None;
+    }
     let (stream, name) = (consumer.stream(), consumer.name());
     let next = subject::subject(format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"));
     let binds = *owner == Principal::Controller && grant.publishes(&next);
-    (spec.kind == ConsumerKind::Pull && !binds).then(|| Mismatch::PullCannotBind {
+    (!binds).then(|| Mismatch::PullCannotBind {
         consumer: consumer.clone(),
         owner: owner.clone(),
     })
@@ -93,44 +105,56 @@ fn cannot_ack(
     spec: &ConsumerSpec,
     owner: &Principal,
     grant: &Grant,
-    bus: &BusFacts,
+    acks: &Acks,
+    buffer: &mut String,
 ) -> Option<Mismatch> {
-    ack_filters(&spec.consumer, bus)
+    let mut listed = |tokens: &[&str]| {
+        buffer.clear();
+        for token in tokens {
+            buffer.push_str(if buffer.is_empty() { "" } else { "." });
+            buffer.push_str(token);
+        }
+        grant.publish.contains(buffer.as_str())
+    };
+    let (older, newer) = acks.tokens(&spec.consumer);
+    if listed(&older) && listed(&newer) {
+        return None;
+    }
+    let granted = |ack: &Filter| grant.publish.iter().any(|by| ack.is_subset_of(by));
+    let missing = acks
+        .filters(&spec.consumer)
         .into_iter()
-        .find(|ack| {
-            !grant
-                .publish
-                .iter()
-                .any(|allowed| ack.is_subset_of(allowed))
-        })
-        .map(|missing| Mismatch::CannotAck {
-            consumer: spec.consumer.clone(),
-            owner: owner.clone(),
-            missing,
-        })
+        .find(|ack| !granted(ack))?;
+    Some(Mismatch::CannotAck {
+        consumer: spec.consumer.clone(),
+        owner: owner.clone(),
+        missing,
+    })
 }
 
 fn cannot_hear(spec: &ConsumerSpec, owner: &Principal, grant: &Grant) -> Option<Mismatch> {
     let ConsumerKind::Push { deliver, group, .. } = &spec.kind else {
         return None;
     };
+    let granted = granted(grant, deliver);
+    match (group, &granted) {
+        (None, Some(Alone)) => return None,
+        (Some(delivers), Some(InGroups(groups))) if groups.iter().eq([delivers]) => return None,
+        _ => {}
+    }
     let (consumer, owner) = (spec.consumer.clone(), owner.clone());
-    match (group, granted(grant, deliver)) {
+    match (group, granted) {
         (_, None) => Some(Mismatch::DeliverNotSubscribable {
             consumer,
             owner,
             deliver: deliver.clone(),
         }),
-        (None, Some(Alone)) => None,
-        (Some(delivers), Some(InGroups(groups))) => match groups.as_slice() {
-            [one] if one == delivers => None,
-            others => Some(Mismatch::QueueGroupDifferent {
-                consumer,
-                owner,
-                delivers: delivers.clone(),
-                granted: others.join(", "),
-            }),
-        },
+        (Some(delivers), Some(InGroups(groups))) => Some(Mismatch::QueueGroupDifferent {
+            consumer,
+            owner,
+            delivers: delivers.clone(),
+            granted: groups.join(", "),
+        }),
         (delivers, Some(granted)) => Some(Mismatch::QueueGroupMissing {
             consumer,
             owner,

@@ -1,6 +1,13 @@
 //! What can be wrong with a plan: each says what, about which, and what to do.
 
+mod definition;
+mod limit;
+mod sharing;
+
+pub use definition::DefinitionFault;
+pub use limit::LimitFault;
 use mesh_model::{ConsumerRef, Filter, Principal, StreamName, Subject};
+pub use sharing::SharingFault;
 
 /// Two definitions that do not serve one another. Every one of these is taken by a server without an error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -130,6 +137,14 @@ pub enum Mismatch {
     /// The consumer selects what its stream never stores, so it hears nothing.
     #[error("consumer {consumer}: selects {filter}, which stream {} does not store; select within its subjects", .consumer.stream())]
     FilterOutsideStream {
+        /// The consumer.
+        consumer: ConsumerRef,
+        /// What it selects.
+        filter: Filter,
+    },
+    /// The consumer selects, besides what its stream stores, what it never does.
+    #[error("consumer {consumer}: selects {filter}, and stream {} stores only part of that; select within its subjects", .consumer.stream())]
+    FilterReachesOutside {
         /// The consumer.
         consumer: ConsumerRef,
         /// What it selects.
@@ -307,6 +322,33 @@ pub enum Mismatch {
         /// Who.
         principal: Principal,
     },
+    /// An entry that another one of the same grant says already.
+    #[error("{principal}: {entry} lies inside {within}, which it has too; leave it out")]
+    InsideAnother {
+        /// Whose grant.
+        principal: Principal,
+        /// Which entry.
+        entry: Filter,
+        /// Which other.
+        within: Filter,
+    },
+    /// The controller may do what it never does.
+    #[error(
+        "controller: may use {filter}, which it has no use for; grant it what it does and not more"
+    )]
+    ControllerBeyond {
+        /// Which entry.
+        filter: Filter,
+    },
+    /// What the accounts share is not what has to cross.
+    #[error(transparent)]
+    Sharing(SharingFault),
+    /// A definition that a server takes for another, or takes with a consequence.
+    #[error(transparent)]
+    Definition(DefinitionFault),
+    /// More than a server takes.
+    #[error(transparent)]
+    Limit(LimitFault),
     /// Somebody with a grant has no key of its own: another has the same one.
     #[error("{principal}: its key is another's too, so it has none; give it a new one")]
     NoUser {

@@ -1,15 +1,14 @@
 //! A whole plan: every consumer against its owner's grant, every definition against all the others.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use mesh_model::{
-    BusFacts, ConsumerKind, ConsumerRef, ConsumerSpec, Filter, Principal, Retention, Selects,
-    StreamName, StreamSpec, Subject,
+    Allow, BusFacts, ConsumerKind, ConsumerSpec, Filter, Principal, Selects, StreamSpec, Subject,
 };
 
-use crate::ack::ack_filters;
+use crate::ack::Acks;
+use crate::check::Mismatch;
+use crate::check::consumer::{invalid_domain, mismatch};
 use crate::check::overlap::Meetings;
-use crate::check::{Mismatch, check};
+use crate::check::sharing::Carried;
 use crate::plan::Plan;
 use crate::subject::filter;
 
@@ -18,195 +17,87 @@ impl Plan {
     #[must_use]
     pub fn check(&self, bus: &BusFacts) -> Vec<Mismatch> {
         let mut found = Vec::new();
+        let acks = Acks::of(bus);
+        let carried = Carried::by(&self.accounts);
+        found.extend(invalid_domain(bus));
+        self.check_sharing(&mut found);
         self.check_streams(&mut found);
-        for spec in self.consumers.values() {
-            self.check_consumer(spec, bus, &mut found);
-        }
         self.check_work_queues(&mut found);
-        self.check_hearing(&mut found);
+        self.check_consumers(&acks, &carried, &mut found);
+        self.check_definitions(&mut found);
         self.check_users(&mut found);
-        self.check_grants(&mut found);
-        self.check_private(bus, &mut found);
+        self.check_grants(bus, &carried, &mut found);
+        self.check_private(&acks, &mut found);
+        self.check_limits(bus, &mut found);
         found.sort();
         found.dedup();
         found
     }
 
-    fn check_streams(&self, found: &mut Vec<Mismatch>) {
-        let mut counts: BTreeMap<&StreamName, usize> = BTreeMap::new();
-        for consumer in self.consumers.keys() {
-            *counts.entry(consumer.stream()).or_default() += 1;
-        }
-        let stored: Vec<(&Filter, &StreamName)> = self
-            .streams
-            .values()
-            .flat_map(|stream| {
-                stream
-                    .subjects
-                    .iter()
-                    .map(|subject| (subject, &stream.name))
-            })
-            .collect();
-        let meetings = Meetings::new(stored.iter().copied());
-        for (subject, stream) in &stored {
-            let others = meetings.with(subject);
-            found.extend(
-                others
-                    .filter(|(met, with)| (*stream, *subject) < (**with, *met))
-                    .map(|(met, with)| Mismatch::StreamsOverlap {
-                        stream: (*stream).clone(),
-                        subject: (*subject).clone(),
-                        with: (*with).clone(),
-                        met: met.clone(),
-                    }),
-            );
-            if server_subjects().iter().any(|own| own.overlaps(subject)) {
-                found.push(Mismatch::StoresServer {
-                    stream: (*stream).clone(),
-                    subject: (*subject).clone(),
-                });
-            }
-        }
-        for (stream, count) in counts {
-            let limit = self.streams.get(stream).map(|spec| spec.max_consumers);
-            if let Some(limit) = limit
-                && count > usize::try_from(limit).unwrap_or(usize::MAX)
-            {
-                found.push(Mismatch::TooManyConsumers {
-                    stream: stream.clone(),
-                    count,
-                    limit,
-                });
-            }
-        }
-    }
-
-    fn check_consumer(&self, spec: &ConsumerSpec, bus: &BusFacts, found: &mut Vec<Mismatch>) {
-        let consumer = &spec.consumer;
-        let Some(stream) = self.streams.get(consumer.stream()) else {
-            found.push(Mismatch::NoStream {
-                consumer: consumer.clone(),
-            });
-            return;
-        };
-        let outside = |filter: &&Filter| !stream.subjects.iter().any(|s| filter.is_subset_of(s));
-        for filter in spec.selects.filters().filter(outside) {
-            found.push(Mismatch::FilterOutsideStream {
-                consumer: consumer.clone(),
-                filter: filter.clone(),
-            });
-        }
-        // A server refuses one filter inside another of the same consumer.
-        let filters: Vec<&Filter> = spec.selects.filters().collect();
-        let meetings = Meetings::new(filters.iter().map(|filter| (*filter, ())));
-        for filter in filters {
-            for (met, ()) in meetings.with(filter) {
-                if filter != met && filter.is_subset_of(met) {
-                    found.push(overlapping(consumer, filter, consumer, met));
-                }
-            }
-        }
-        let Some(owner) = &spec.owner else { return };
-        let Some(grant) = self.grants.get(owner) else {
-            found.push(Mismatch::NoGrant {
-                principal: owner.clone(),
-            });
-            return;
-        };
-        found.extend(check(spec, grant, bus).err());
-        self.check_reads(spec, stream, owner, found);
-        self.check_paths(spec, owner, bus, found);
-    }
-
-    /// What is selected is what was declared for the owner to hear.
-    fn check_reads(
-        &self,
-        spec: &ConsumerSpec,
-        stream: &StreamSpec,
-        owner: &Principal,
-        found: &mut Vec<Mismatch>,
-    ) {
-        let reads = self.reads.get(owner);
-        for filter in selected(spec, stream) {
-            if !reads.is_some_and(|reads| {
-                reads.contains(filter) || reads.iter().any(|may| filter.is_subset_of(may))
-            }) {
-                found.push(Mismatch::ReadsAnothers {
-                    consumer: spec.consumer.clone(),
-                    owner: owner.clone(),
-                    filter: filter.clone(),
-                });
-            }
-        }
-    }
-
-    /// Everybody but the controller lives in the other account.
-    fn check_paths(
-        &self,
-        spec: &ConsumerSpec,
-        owner: &Principal,
-        bus: &BusFacts,
-        found: &mut Vec<Mismatch>,
-    ) {
-        if *owner == Principal::Controller {
-            return;
-        }
-        for ack in ack_filters(&spec.consumer, bus) {
-            if !self.accounts.carries_to_mesh(&ack) {
-                found.push(Mismatch::NoAckPath {
-                    consumer: spec.consumer.clone(),
-                    ack,
-                });
-            }
-        }
-        if let Some(deliver) = deliver(spec)
-            && !self.accounts.carries_to_edge(&deliver.into())
+    /// Each consumer against the grant of its owner and what the owner is to read, and the other way about. A mesh has as
+    /// many of each, so they are gone through side by side.
+    fn check_consumers(&self, acks: &Acks, carried: &Carried<'_>, found: &mut Vec<Mismatch>) {
+        let mut owned = self.owned(found);
+        owned.sort_by_key(|reader| reader.owner);
+        let mut grants = self.grants.iter().peekable();
+        let mut ack = String::new();
+        for Reader {
+            owner,
+            spec,
+            stream: _,
+        } in &owned
         {
-            found.push(Mismatch::NoDeliverPath {
-                consumer: spec.consumer.clone(),
-                deliver: deliver.clone(),
-            });
+            while grants.next_if(|(principal, _)| principal < owner).is_some() {}
+            let Some((_, grant)) = grants.peek().filter(|(principal, _)| principal == owner) else {
+                found.push(Mismatch::NoGrant {
+                    principal: (*owner).clone(),
+                });
+                continue;
+            };
+            found.extend(mismatch(spec, grant, acks, &mut ack));
+            check_paths(spec, owner, acks, carried, found);
         }
+        self.check_reads(&owned, found);
     }
 
-    /// On a work queue each message has one reader, whatever is selected.
-    fn check_work_queues(&self, found: &mut Vec<Mismatch>) {
-        let mut readers: BTreeMap<&StreamName, Vec<(&Filter, &ConsumerRef)>> = BTreeMap::new();
+    /// The consumers that somebody owns, each with its stream.
+    fn owned(&self, found: &mut Vec<Mismatch>) -> Vec<Reader<'_>> {
+        let mut owned = Vec::new();
+        let mut last: Option<&StreamSpec> = None;
         for spec in self.consumers.values() {
-            if let Some(stream) = self.streams.get(spec.consumer.stream())
-                && stream.retention == Retention::WorkQueue
-            {
-                let selected = selected(spec, stream).map(|filter| (filter, &spec.consumer));
-                readers.entry(&stream.name).or_default().extend(selected);
-            }
+            let name = spec.consumer.stream();
+            last = last
+                .filter(|stream| stream.name == *name)
+                .or_else(|| self.streams.get(name));
+            let Some(stream) = last else {
+                found.push(Mismatch::NoStream {
+                    consumer: spec.consumer.clone(),
+                });
+                continue;
+            };
+            check_filters(spec, stream, found);
+            owned.extend(spec.owner.as_ref().map(|owner| Reader {
+                owner,
+                spec,
+                stream,
+            }));
         }
-        for readers in readers.values() {
-            let meetings = Meetings::new(readers.iter().copied());
-            for (filter, consumer) in readers {
-                for (met, with) in meetings.with(filter).filter(|(_, with)| *consumer < **with) {
-                    found.push(overlapping(consumer, filter, with, met));
-                }
-            }
-        }
+        owned
     }
 
-    /// What was declared for somebody to hear is selected by a consumer of theirs.
-    fn check_hearing(&self, found: &mut Vec<Mismatch>) {
-        let mut hears: BTreeMap<&Principal, Vec<&Filter>> = BTreeMap::new();
-        for spec in self.consumers.values() {
-            if let Some(owner) = &spec.owner
-                && let Some(stream) = self.streams.get(spec.consumer.stream())
-            {
-                hears
-                    .entry(owner)
-                    .or_default()
-                    .extend(selected(spec, stream));
-            }
-        }
+    /// What is selected is what was declared for the owner to hear, and all of that is selected.
+    fn check_reads(&self, owned: &[Reader<'_>], found: &mut Vec<Mismatch>) {
+        let mut left = owned;
         for (owner, reads) in &self.reads {
-            let hears = Meetings::new(hears.remove(owner).into_iter().flatten().map(|f| (f, ())));
+            left = unread(left, |reader| reader < owner, found);
+            let theirs = left.iter().take_while(|reader| reader.owner == owner);
+            let (theirs, later) = left.split_at(theirs.count());
+            left = later;
+            for reader in theirs {
+                reads_anothers(reader, Some(reads), found);
+            }
             for filter in reads {
-                if !hears.with(filter).any(|(met, ())| filter.is_subset_of(met)) {
+                if !theirs.iter().any(|reader| reader.hears(filter)) {
                     found.push(Mismatch::NeverHears {
                         owner: owner.clone(),
                         filter: filter.clone(),
@@ -214,41 +105,161 @@ impl Plan {
                 }
             }
         }
+        unread(left, |_| true, found);
     }
 
     fn check_users(&self, found: &mut Vec<Mismatch>) {
-        let keyed: BTreeSet<&Principal> = self.users.values().collect();
-        for principal in keyed.iter().filter(|p| !self.grants.contains_key(**p)) {
-            found.push(Mismatch::NoGrant {
-                principal: (*principal).clone(),
-            });
+        let mut keyed = Meetings::new();
+        for principal in self.users.values() {
+            keyed.insert(tokens(principal), ());
         }
-        for principal in self.grants.keys().filter(|p| !keyed.contains(p)) {
+        for principal in self.grants.keys() {
             // A module is many credentials, and the controller's own key is no record.
-            if !matches!(principal, Principal::Controller | Principal::Module(_)) {
+            if !matches!(principal, Principal::Controller | Principal::Module(_))
+                && !keyed.has(tokens(principal))
+            {
                 found.push(Mismatch::NoUser {
                     principal: principal.clone(),
                 });
             }
         }
+        let mut granted = Meetings::new();
+        for principal in self.grants.keys() {
+            granted.insert(tokens(principal), ());
+        }
+        let ungranted = self.users.values().filter(|of| !granted.has(tokens(of)));
+        found.extend(ungranted.map(|principal| Mismatch::NoGrant {
+            principal: principal.clone(),
+        }));
     }
 }
 
-fn overlapping(
-    consumer: &ConsumerRef,
-    filter: &Filter,
-    with: &ConsumerRef,
-    met: &Filter,
-) -> Mismatch {
-    Mismatch::OverlappingFilters {
-        consumer: consumer.clone(),
-        filter: filter.clone(),
-        with: with.clone(),
-        met: met.clone(),
+/// A consumer that somebody reads through.
+struct Reader<'a> {
+    owner: &'a Principal,
+    spec: &'a ConsumerSpec,
+    stream: &'a StreamSpec,
+}
+
+impl Reader<'_> {
+    /// Whether it selects everything that passes `filter`.
+    fn hears(&self, filter: &Filter) -> bool {
+        let inside = |selected: &Filter| filter.is_subset_of(selected);
+        match &self.spec.selects {
+            Selects::Everything => self.stream.subjects.iter().any(inside),
+            Selects::Only(filters) => filters.contains(filter) || filters.iter().any(inside),
+        }
     }
 }
 
-fn selected<'a>(
+/// Leaves out the readers of those who are to read nothing.
+fn unread<'r, 'a>(
+    left: &'r [Reader<'a>],
+    nothing: impl Fn(&Principal) -> bool,
+    found: &mut Vec<Mismatch>,
+) -> &'r [Reader<'a>] {
+    let none = left.iter().take_while(|reader| nothing(reader.owner));
+    let (none, later) = left.split_at(none.count());
+    for reader in none {
+        reads_anothers(reader, None, found);
+    }
+    later
+}
+
+fn reads_anothers(reader: &Reader<'_>, reads: Option<&Allow>, found: &mut Vec<Mismatch>) {
+    for filter in selected(reader.spec, reader.stream) {
+        if !reads.is_some_and(|reads| {
+            reads.contains(filter) || reads.iter().any(|may| filter.is_subset_of(may))
+        }) {
+            found.push(Mismatch::ReadsAnothers {
+                consumer: reader.spec.consumer.clone(),
+                owner: reader.owner.clone(),
+                filter: filter.clone(),
+            });
+        }
+    }
+}
+
+/// What tells one principal from every other.
+fn tokens(principal: &Principal) -> impl Iterator<Item = &str> {
+    let of = match principal {
+        Principal::Controller => ["controller", "", ""],
+        Principal::Node(node) => ["node", node.as_str(), ""],
+        Principal::Module(module) => ["module", module.as_str(), ""],
+        Principal::Instance(of) => ["instance", of.module.as_str(), of.node.as_str()],
+        Principal::Joiner(token) => ["joiner", token.as_str(), ""],
+    };
+    of.into_iter().filter(|token| !token.is_empty())
+}
+
+/// What is selected lies inside the stream, and a server refuses one filter inside another of the same consumer.
+fn check_filters(spec: &ConsumerSpec, stream: &StreamSpec, found: &mut Vec<Mismatch>) {
+    let consumer = &spec.consumer;
+    for filter in spec.selects.filters() {
+        if stream.subjects.iter().any(|s| filter.is_subset_of(s)) {
+            continue;
+        }
+        let meets = stream.subjects.iter().any(|s| filter.overlaps(s));
+        let (consumer, filter) = (consumer.clone(), filter.clone());
+        found.push(if meets {
+            Mismatch::FilterReachesOutside { consumer, filter }
+        } else {
+            Mismatch::FilterOutsideStream { consumer, filter }
+        });
+    }
+    let Selects::Only(filters) = &spec.selects else {
+        return;
+    };
+    if filters.len() < 2 {
+        return;
+    }
+    let meetings = Meetings::of(filters.iter().map(|filter| (filter, filter)));
+    for filter in filters {
+        meetings.with(filter, &mut |met| {
+            if filter != *met && filter.is_subset_of(met) {
+                found.push(Mismatch::OverlappingFilters {
+                    consumer: consumer.clone(),
+                    filter: filter.clone(),
+                    with: consumer.clone(),
+                    met: (*met).clone(),
+                });
+            }
+        });
+    }
+}
+
+/// Everybody but the controller lives in the other account.
+fn check_paths(
+    spec: &ConsumerSpec,
+    owner: &Principal,
+    acks: &Acks,
+    carried: &Carried<'_>,
+    found: &mut Vec<Mismatch>,
+) {
+    if *owner == Principal::Controller {
+        return;
+    }
+    if !carried.acks {
+        for ack in acks.filters(&spec.consumer) {
+            if !carried.to_mesh(&ack) {
+                found.push(Mismatch::NoAckPath {
+                    consumer: spec.consumer.clone(),
+                    ack,
+                });
+            }
+        }
+    }
+    if let Some(deliver) = deliver(spec)
+        && !carried.to_edge(&deliver.into())
+    {
+        found.push(Mismatch::NoDeliverPath {
+            consumer: spec.consumer.clone(),
+            deliver: deliver.clone(),
+        });
+    }
+}
+
+pub(super) fn selected<'a>(
     spec: &'a ConsumerSpec,
     stream: &'a StreamSpec,
 ) -> impl Iterator<Item = &'a Filter> {
@@ -265,7 +276,7 @@ pub(super) fn deliver(spec: &ConsumerSpec) -> Option<&Subject> {
     }
 }
 
-/// The API, the system account's, and what a stream may not store besides.
+/// What is a server's own, or would be an inbox of whoever chose none.
 pub(super) fn server_subjects() -> [Filter; 3] {
-    ["$JS.API.>", "$SYS.>", "$JS.>"].map(|text| filter(text.to_owned()))
+    ["$JS.>", "$SYS.>", "_INBOX.>"].map(|text| filter(text.to_owned()))
 }

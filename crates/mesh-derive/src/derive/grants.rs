@@ -7,12 +7,13 @@ use mesh_model::{
     QueueSubscription, Records, SeatName, TokenId,
 };
 
-use crate::ack::ack_filters;
+use crate::ack::Acks;
 use crate::derive::{CONTROLLER, announced, consumer};
 use crate::subject::{self, filter};
 
 /// What the controller uses in the account that holds JetStream, and not more.
 pub fn controller_grant(bus: &BusFacts) -> Grant {
+    let acks = Acks::of(bus);
     let allow = |text: &str| filter(text.to_owned());
     let mut publish = BTreeSet::from([
         allow("$JS.API.>"),
@@ -23,7 +24,7 @@ pub fn controller_grant(bus: &BusFacts) -> Grant {
         allow("mesh.parked.>"),
     ]);
     for stream in [subject::control_stream(), subject::events_stream()] {
-        publish.extend(ack_filters(&consumer(stream, CONTROLLER), bus));
+        publish.extend(acks.filters(&consumer(stream, CONTROLLER)));
     }
     Grant {
         publish,
@@ -50,15 +51,13 @@ pub fn system_grant() -> Grant {
 }
 
 /// A node hears its declarations, settles them, reports and lives.
-pub(crate) fn node_grant(node: &NodeName, bus: &BusFacts) -> Grant {
+pub(crate) fn node_grant(node: &NodeName, acks: &Acks) -> Grant {
     let mut publish = BTreeSet::from([
         subject::report(node).into(),
         subject::heartbeat(node).into(),
     ]);
-    publish.extend(ack_filters(
-        &consumer(subject::nodes_stream(), node.as_str()),
-        bus,
-    ));
+    let consumer = consumer(subject::nodes_stream(), node.as_str());
+    publish.extend(acks.filters(&consumer));
     Grant {
         publish,
         subscribe: BTreeSet::from([
@@ -74,6 +73,7 @@ pub(crate) fn module_grant(
     manifest: &Manifest,
     held: &BTreeSet<&SeatName>,
     records: &Records,
+    acks: &Acks,
 ) -> Grant {
     let module = &manifest.module;
     let mut grant = Grant::default();
@@ -96,7 +96,7 @@ pub(crate) fn module_grant(
             &mut grant,
             &consumer(subject::events_stream(), module.as_str()),
             subject::deliver_module(module).into(),
-            &records.bus,
+            acks,
         );
     }
     for seat in held {
@@ -104,7 +104,7 @@ pub(crate) fn module_grant(
             &mut grant,
             &consumer(subject::seat_stream(seat), seat.as_str()),
             subject::deliver_seat(seat).into(),
-            &records.bus,
+            acks,
         );
     }
     grant
@@ -112,8 +112,8 @@ pub(crate) fn module_grant(
 
 /// Adds what reading one push consumer in its group takes: its deliver subject in that group only, and its acks. The
 /// group is named after the consumer.
-fn read_in_group(grant: &mut Grant, consumer: &ConsumerRef, deliver: Filter, bus: &BusFacts) {
-    grant.publish.extend(ack_filters(consumer, bus));
+fn read_in_group(grant: &mut Grant, consumer: &ConsumerRef, deliver: Filter, acks: &Acks) {
+    grant.publish.extend(acks.filters(consumer));
     grant.queues.insert(QueueSubscription {
         filter: deliver,
         queue: consumer.name().to_owned(),

@@ -38,23 +38,31 @@ pub fn user_claims(grant: &Grant) -> NatsPermissions {
 /// Bytes of the user JWT that carries a grant: what a client's CONNECT must fit into the server's control line (4,096
 /// bytes unless it is told otherwise).
 pub fn jwt_bytes(principal: &Principal, grant: &Grant) -> usize {
-    let key = "U".repeat(KEY);
-    let claims = serde_json::json!({
-        "jti": "A".repeat(JTI),
-        "iat": 1_800_000_000_u64,
-        "iss": key,
-        "name": principal.to_string(),
-        "sub": key,
-        "nats": {
-            "pub": user_claims(grant).publish,
-            "sub": user_claims(grant).subscribe,
-            "subs": -1, "data": -1, "payload": -1,
-            "issuer_account": key,
-            "type": "user",
-            "version": 2,
-        },
-    });
-    base64(HEADER.len()) + 1 + base64(claims.to_string().len()) + 1 + base64(SIGNATURE)
+    let name = principal.to_string();
+    let publish = grant.publish.iter().map(|filter| quoted(filter.as_str()));
+    let alone = grant.subscribe.iter();
+    let alone = alone.map(|filter| quoted(filter.as_str()));
+    let in_groups = grant
+        .queues
+        .iter()
+        .map(|allowed| quoted(allowed.filter.as_str()) - QUOTES + SPACE + quoted(&allowed.queue));
+    let claims = CLAIMS + quoted(&name) + side(publish) + side(alone.chain(in_groups));
+    base64(HEADER.len()) + 1 + base64(claims) + 1 + base64(SIGNATURE)
+}
+
+/// Bytes of one side as JSON: `{"allow":[..]}`, or `{"deny":[">"]}`.
+fn side(entries: impl Iterator<Item = usize>) -> usize {
+    let (count, bytes) = entries.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry));
+    match count {
+        0 => r#"{"deny":[">"]}"#.len(),
+        _ => r#"{"allow":[]}"#.len() + bytes + (count - 1),
+    }
+}
+
+/// Bytes of a text in JSON. A subject has no control character, and a domain may have what is escaped.
+fn quoted(text: &str) -> usize {
+    let escaped = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\'));
+    text.len() + escaped.count() + QUOTES
 }
 
 fn permission(allow: impl Iterator<Item = String>) -> NatsPermission {
@@ -83,3 +91,51 @@ const KEY: usize = 56;
 const JTI: usize = 52;
 /// Bytes of an ed25519 signature.
 const SIGNATURE: usize = 64;
+const QUOTES: usize = 2;
+const SPACE: usize = 1;
+/// Bytes of the claims of a user besides its name and its two sides.
+const CLAIMS: usize = r#"{"iat":1800000000,"iss":"","jti":"","name":,"nats":{"data":-1,"issuer_account":"","payload":-1,"pub":,"sub":,"subs":-1,"type":"user","version":2},"sub":""}"#.len()
+    + 3 * KEY
+    + JTI;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_counted_are_those_of_the_claims_written() {
+        let join = QueueSubscription {
+            filter: "d.x".parse().unwrap(),
+            queue: "g".to_owned(),
+        };
+        let full = Grant {
+            publish: ["a", "$JS.ACK.\"q\\.>"]
+                .map(|text| text.parse().unwrap())
+                .into(),
+            subscribe: ["b.>".parse().unwrap()].into(),
+            queues: [join].into(),
+        };
+        for grant in [Grant::default(), full] {
+            let principal: Principal = "node/web-1".parse().unwrap();
+            let key = "U".repeat(KEY);
+            let claims = serde_json::json!({
+                "jti": "A".repeat(JTI),
+                "iat": 1_800_000_000_u64,
+                "iss": key,
+                "name": principal.to_string(),
+                "sub": key,
+                "nats": {
+                    "pub": user_claims(&grant).publish,
+                    "sub": user_claims(&grant).subscribe,
+                    "subs": -1, "data": -1, "payload": -1,
+                    "issuer_account": key,
+                    "type": "user",
+                    "version": 2,
+                },
+            });
+            let written = base64(HEADER.len()) + base64(claims.to_string().len());
+            let expected = written + base64(SIGNATURE) + 2;
+            assert_eq!(jwt_bytes(&principal, &grant), expected, "{grant:?}");
+        }
+    }
+}

@@ -214,6 +214,8 @@ fn a_group_only_one_side_names_is_refused() {
         &[
             "consumer NODES/web-1: mesh.deliver.node.web-1 is in group \"web-1\" and node/web-1 may subscribe it in no \
              group; give both the same group",
+            "consumer NODES/web-1: has an idle heartbeat and a group, whose members share it; leave it out, which takes \
+             making it anew",
         ],
     );
 }
