@@ -1,0 +1,139 @@
+//! A RabbitMQ of the tests' own: on loopback and free ports, with its own folder, ended with whoever started it.
+
+mod management;
+mod start;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::OnceLock;
+
+use anyhow::{Context, anyhow, bail, ensure};
+
+pub use management::{Answer, Management};
+use start::Running;
+
+/// Names a broker somebody runs: where it speaks AMQP, as `127.0.0.1:5672`.
+pub const AMQP: &str = "MESH_TEST_AMQP";
+/// Its management, with who may do everything there, as `http://guest:guest@127.0.0.1:15672`.
+pub const HTTP: &str = "MESH_TEST_AMQP_HTTP";
+
+/// A broker that is really there.
+#[derive(Debug)]
+pub struct Broker {
+    amqp: SocketAddr,
+    management: Management,
+    /// Only of one that was started here.
+    running: Option<Running>,
+}
+
+impl Broker {
+    /// The one that the environment names, or else one of its own if RabbitMQ is installed. With neither there is none,
+    /// which is said aloud and in CI an error.
+    pub fn find() -> anyhow::Result<Option<Self>> {
+        if let Some(named) = Self::named()? {
+            return Ok(Some(named));
+        }
+        if let Some(program) = start::program() {
+            return Self::start(&program).map(Some);
+        }
+        let missing = format!(
+            "no RabbitMQ is installed (`cargo xtask setup` installs one) and {AMQP} names none"
+        );
+        if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
+            bail!("{missing}, and in CI every live test runs");
+        }
+        said_aloud(&missing);
+        Ok(None)
+    }
+
+    /// The same, once for all tests of a process: one takes several seconds to start. It ends with the process.
+    pub fn shared() -> anyhow::Result<Option<&'static Self>> {
+        static SHARED: OnceLock<Result<Option<Broker>, String>> = OnceLock::new();
+        let found = SHARED.get_or_init(|| Self::find().map_err(|error| format!("{error:#}")));
+        found
+            .as_ref()
+            .map(Option::as_ref)
+            .map_err(|error| anyhow!("{error}"))
+    }
+
+    /// Where it speaks AMQP.
+    pub const fn amqp(&self) -> SocketAddr {
+        self.amqp
+    }
+
+    /// Its management.
+    pub const fn management(&self) -> &Management {
+        &self.management
+    }
+
+    /// Its process, if it was started here.
+    pub fn pid(&self) -> Option<i32> {
+        self.running.as_ref().and_then(Running::pid)
+    }
+
+    fn named() -> anyhow::Result<Option<Self>> {
+        let variable = |name| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
+        let (amqp, http) = match (variable(AMQP), variable(HTTP)) {
+            (None, None) => return Ok(None),
+            (Some(amqp), Some(http)) => (amqp, http),
+            _ => bail!("{AMQP} and {HTTP} belong together: set both or neither"),
+        };
+        Ok(Some(Self {
+            amqp: on_loopback(&amqp).with_context(|| format!("{AMQP}={amqp}"))?,
+            management: named_management(&http).with_context(|| format!("{HTTP}={http}"))?,
+            running: None,
+        }))
+    }
+
+    fn start(program: &std::path::Path) -> anyhow::Result<Self> {
+        let running = Running::start(program)?;
+        let management = running.management();
+        running.wait(&management)?;
+        Ok(Self {
+            amqp: running.amqp(),
+            management,
+            running: Some(running),
+        })
+    }
+}
+
+fn named_management(url: &str) -> anyhow::Result<Management> {
+    let form = "write http://USER:PASSWORD@HOST:PORT";
+    let rest = url.strip_prefix("http://").context(form)?;
+    let (login, at) = rest.trim_end_matches('/').rsplit_once('@').context(form)?;
+    let (user, password) = login.split_once(':').context(form)?;
+    Ok(Management::new(on_loopback(at)?, user, password))
+}
+
+/// Tests speak to this machine alone.
+fn on_loopback(at: &str) -> anyhow::Result<SocketAddr> {
+    let mut addresses = at.to_socket_addrs().context("write HOST:PORT")?;
+    let address = addresses.next().context("no such host")?;
+    ensure!(address.ip().is_loopback(), "tests talk to loopback only");
+    Ok(address)
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a live test that does not run says so aloud"
+)]
+fn said_aloud(missing: &str) {
+    eprintln!("did not run: {missing}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_is_named_is_on_loopback_and_has_a_login() {
+        assert!(named_management("http://guest:guest@127.0.0.1:15672/").is_ok());
+        for url in [
+            "guest:guest@127.0.0.1:15672",
+            "http://127.0.0.1:15672",
+            "http://guest@127.0.0.1:15672",
+            "http://guest:guest@192.0.2.1:15672",
+        ] {
+            assert!(named_management(url).is_err(), "{url}");
+        }
+    }
+}
