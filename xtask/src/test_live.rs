@@ -2,8 +2,8 @@
 //!
 //! A test target is live when it lies in `live-tests`, or its name begins with `live`, or its
 //! source reads a `MESH_TEST_` variable. In `live-tests` the name of a target says what it
-//! needs: `loopback*` no server, `faults*` a server that is killed and stopped on the way,
-//! any other a NATS server.
+//! needs: `loopback*` no server, `amqp*` a RabbitMQ, `faults*` a NATS server that is killed and
+//! stopped on the way, any other a NATS server. Elsewhere the variable it reads says it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +29,7 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Bus {
     Nats,
+    Amqp,
     Loopback,
 }
 
@@ -37,11 +38,14 @@ enum Bus {
 enum Need {
     Loopback,
     Nats,
+    Amqp,
     Faults,
 }
 
 /// The variable that names the server's binary.
 const SERVER: &str = "MESH_TEST_NATS";
+/// The variable that names a broker somebody runs.
+const BROKER: &str = "MESH_TEST_AMQP";
 
 impl Options {
     /// Every live test there is.
@@ -54,10 +58,15 @@ impl Options {
 
     fn wants(&self, need: Need) -> bool {
         match need {
-            Need::Loopback => self.only != Some(Bus::Nats),
-            Need::Nats => self.only != Some(Bus::Loopback),
-            Need::Faults => self.faults && self.only != Some(Bus::Loopback),
+            Need::Loopback => self.over(Bus::Loopback),
+            Need::Nats => self.over(Bus::Nats),
+            Need::Amqp => self.over(Bus::Amqp),
+            Need::Faults => self.faults && self.over(Bus::Nats),
         }
+    }
+
+    fn over(&self, bus: Bus) -> bool {
+        self.only.is_none_or(|only| only == bus)
     }
 }
 
@@ -71,10 +80,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Runs the live tests, counting. A missing server is a failure, and so is a run of no test.
 pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
-    let server = match options.only {
-        Some(Bus::Loopback) => None,
-        Some(Bus::Nats) | None => Some(server()?),
-    };
+    let server = options.over(Bus::Nats).then(server).transpose()?;
+    if options.over(Bus::Amqp) && std::env::var_os(BROKER).is_none() {
+        setup::rabbitmq()?;
+    }
     let before = tally.ran();
     let mut outcome = Ok(());
     for (package, targets) in live(&Metadata::read()?, options, &read) {
@@ -139,6 +148,8 @@ fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> O
     if package.name == "live-tests" {
         return Some(if target.name.starts_with("loopback") {
             Need::Loopback
+        } else if target.name.starts_with("amqp") {
+            Need::Amqp
         } else if target.name.starts_with("faults") {
             Need::Faults
         } else {
@@ -146,8 +157,11 @@ fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> O
         });
     }
     // A test that talks of the variable without being live is only run once more.
-    let live =
-        target.name.starts_with("live") || read(Path::new(&target.src_path)).contains("MESH_TEST_");
+    let source = read(Path::new(&target.src_path));
+    if source.contains(BROKER) {
+        return Some(Need::Amqp);
+    }
+    let live = target.name.starts_with("live") || source.contains("MESH_TEST_");
     live.then_some(Need::Nats)
 }
 
@@ -179,17 +193,22 @@ mod tests {
         };
         let metadata = json!({
             "packages": [
-                package("live-tests", &["loopback_flow", "enrolment", "faults_of_the_store"]),
+                package("live-tests", &["loopback_flow", "enrolment", "amqp_flow", "faults_of_the_store"]),
                 package("mesh-nats", &["live_bus", "reads_the_variable", "offline"]),
+                package("mesh-amqp", &["live_broker"]),
                 package("mesh-wire", &["bytes"]),
             ],
-            "workspace_members": ["live-tests", "mesh-nats", "mesh-wire"],
+            "workspace_members": ["live-tests", "mesh-nats", "mesh-amqp", "mesh-wire"],
             "resolve": {"nodes": []},
         });
         let metadata: Metadata = serde_json::from_value(metadata).unwrap();
         let read = |path: &Path| {
-            let reads = path == Path::new("reads_the_variable");
-            if reads { "MESH_TEST_NATS" } else { "" }.to_owned()
+            let reads = match path.to_str() {
+                Some("reads_the_variable") => "MESH_TEST_NATS",
+                Some("live_broker") => "MESH_TEST_AMQP",
+                _ => "",
+            };
+            reads.to_owned()
         };
         live(&metadata, &Options { only, faults }, &read)
     }
@@ -205,13 +224,21 @@ mod tests {
         assert_eq!(
             targets(None, false),
             [
-                of("live-tests", &["loopback_flow", "enrolment"]),
-                of_nats.clone()
+                of("live-tests", &["loopback_flow", "enrolment", "amqp_flow"]),
+                of_nats.clone(),
+                of("mesh-amqp", &["live_broker"]),
             ],
         );
         assert_eq!(
             targets(Some(Bus::Nats), false),
             [of("live-tests", &["enrolment"]), of_nats],
+        );
+        assert_eq!(
+            targets(Some(Bus::Amqp), true),
+            [
+                of("live-tests", &["amqp_flow"]),
+                of("mesh-amqp", &["live_broker"]),
+            ],
         );
     }
 
@@ -228,7 +255,13 @@ mod tests {
     #[test]
     fn faults_run_only_when_asked_for_and_never_without_a_server() {
         let (_, all) = targets(None, true).swap_remove(0);
-        assert_eq!(all, ["loopback_flow", "enrolment", "faults_of_the_store"]);
+        let every = [
+            "loopback_flow",
+            "enrolment",
+            "amqp_flow",
+            "faults_of_the_store",
+        ];
+        assert_eq!(all, every);
         assert_eq!(
             targets(Some(Bus::Loopback), true),
             [of("live-tests", &["loopback_flow"])],
