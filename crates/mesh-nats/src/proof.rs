@@ -56,7 +56,8 @@ pub struct Tried {
     pub refused: usize,
     /// Replies that must have no effect.
     pub injections: usize,
-    /// Acts that were not tried, since the connection ended before; a difference says why.
+    /// Acts that were not tried: since the connection ended before, and then a difference says why; or subscriptions to
+    /// what is delivered of a module, which has no inbox. Those of its instances are tried.
     pub untried: usize,
 }
 
@@ -136,12 +137,12 @@ pub async fn prove(
     }
     let mut witness = Witness::open(proving).await?;
     let nonce = witness.nonce().to_owned();
-    let judged = each.iter().enumerate().map(|(at, (principal, key))| {
+    let judged = each.into_iter().enumerate().map(|(at, (principal, key))| {
         let mark = format!("{nonce}-{at}");
         async move {
-            let asked = probes(plan, principal, &proving.facts, proving.extent);
-            let verdicts = prober::attempt(proving, plan, (principal, key), &asked, &mark).await;
-            Judged::of(principal, asked, verdicts)
+            let asked = probes(plan, &principal, &proving.facts, proving.extent);
+            let verdicts = prober::attempt(proving, plan, (&principal, &key), &asked, &mark).await;
+            Judged::of(&principal, asked, verdicts)
         }
     });
     let judged = stream::iter(judged)
@@ -223,7 +224,7 @@ impl Judged {
         let open = asked.filter(|(probe, verdict)| match verdict {
             Verdict::Found(found) => !found.is(&probe.expected),
             Verdict::Watched(_) => true,
-            // The act at which the connection ended says why.
+            // If the connection ended, the act at which it did says why.
             Verdict::Untried => false,
         });
         Self {

@@ -19,7 +19,7 @@ pub enum Found {
     Effect(String),
     /// Something else, in the server's words.
     Otherwise(String),
-    /// The connection ended there.
+    /// The connection ended there, or it was not tried.
     Closed(String),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Found {
             Self::NoEffect => f.write_str("had no effect"),
             Self::Effect(what) => write!(f, "had one: {what}"),
             Self::Otherwise(what) => write!(f, "the server says: {what}"),
-            Self::Closed(why) => write!(f, "the connection ended: {why}"),
+            Self::Closed(why) => write!(f, "nothing can be said: {why}"),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(super) enum Verdict {
     Found(Found),
     /// The server took it, and the controller's side tells the rest.
     Watched(Watched),
-    /// The connection had ended.
+    /// It was not tried.
     Untried,
 }
 

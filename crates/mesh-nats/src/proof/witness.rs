@@ -32,7 +32,7 @@ impl Heard {
     pub(super) fn judge(&self, verdict: Verdict) -> Found {
         match verdict {
             Verdict::Found(found) => found,
-            Verdict::Untried => Found::Closed("it was not tried".to_owned()),
+            Verdict::Untried => Found::Closed(UNTRIED.to_owned()),
             Verdict::Watched(watched) => match (&watched, self.0.contains(&watched)) {
                 (Watched::Heartbeat(_), true) => Found::Allowed,
                 (Watched::Heartbeat(_), false) => Found::Unheard,
@@ -153,6 +153,9 @@ impl Advisory {
     }
 }
 
+/// Of an act that is not tried, and why when its connection did not end.
+const UNTRIED: &str = "it is not tried, since a subscription without an inbox beside it would take what waits to be delivered; try it \
+                       as one of the module's instances";
 /// Where the server says what was asked of its API.
 const ADVISORIES: &str = "$JS.EVENT.ADVISORY.API";
 /// Calls wait their turn in more than one line; one in each has passed everything before it.
