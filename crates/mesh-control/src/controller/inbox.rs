@@ -124,7 +124,12 @@ impl<M: Mint> Controller<M> {
         effects: &mut Vec<Effect>,
     ) {
         if let Some(report) = self.in_store.remove(&key) {
-            self.tally.recorded += 1;
+            // Two copies may have been on their way to the store at once: they are one report.
+            if self.is_recorded(&report) {
+                self.tally.repeated += 1;
+            } else {
+                self.tally.recorded += 1;
+            }
             if self.records.nodes.contains_key(&report.id.node) {
                 let kept = self.reports.entry(report.id.node.clone()).or_default();
                 let at = kept.partition_point(|other| order(other) < order(&report));

@@ -10,6 +10,9 @@ use mesh_model::{
 
 use crate::rig::named;
 
+#[path = "agent_hand.rs"]
+mod hand;
+
 use AgentEffect::{CarryOut, Keep, ListenAgain, Note, Reconnect, Settle};
 use NodeSettlement::{Done, Working};
 
