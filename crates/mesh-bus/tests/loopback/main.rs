@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
+mod hand;
+#[cfg(test)]
 mod loops;
 #[cfg(test)]
 mod world;

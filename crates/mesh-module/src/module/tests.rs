@@ -1,5 +1,7 @@
 //! A module over the loopback, under exactly the grant its manifest gives it. Time is paused.
 
+mod hand;
+
 use mesh_auth::keys::{BoxKey, UserKey};
 use mesh_bus::ControllerBus;
 use mesh_bus::loopback::{Loopback, LoopbackModule};
