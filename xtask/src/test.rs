@@ -1,5 +1,6 @@
 //! Every check and every test, in the order in which they are cheapest to fail.
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -27,6 +28,7 @@ const STEPS: &[(&str, Step)] = &[
     ("clippy", |_, _| succeed(&mut clippy())),
     ("tidy", |_, _| tidy::check()),
     ("deny", |_, _| succeed(&mut deny()?)),
+    ("wasm", |_, _| browser()),
     ("tests", tests),
     ("sim", simulation),
     ("live", |_, tally| {
@@ -72,6 +74,29 @@ fn deny() -> Result<Command> {
     command.args(["check", "bans", "licenses", "sources"]);
     Ok(command)
 }
+
+/// That the derivation is built for a browser, where nothing is that an operating system gives.
+fn browser() -> Result<()> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args(["--print", "target-libdir", "--target", BROWSER])
+        .current_dir(root())
+        .output()
+        .context("asking rustc where its libraries are")?;
+    let libraries = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() || !Path::new(libraries.trim()).exists() {
+        out::step(
+            "test",
+            format_args!("NOT CHECKED: {BROWSER} is not installed: rustup target add {BROWSER}"),
+        );
+        return Ok(());
+    }
+    let mut command = cargo(["check", "--package", "mesh-derive", "--locked"]);
+    succeed(command.args(["--target", BROWSER]))
+}
+
+/// The target without an operating system.
+const BROWSER: &str = "wasm32-unknown-unknown";
 
 /// All tests that need no server, those in the documentation included.
 fn tests(options: &Options, tally: &mut Tally) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Checks what the documents claim of the code, and what the compiler cannot.
 
 mod commands;
+mod embedded;
 mod golden;
 mod layers;
 mod links;
@@ -51,6 +52,7 @@ type Check = fn(&Tree) -> Vec<Finding>;
 const CHECKS: &[(&str, Check)] = &[
     ("layers", layers::arrows),
     ("pure-layers", layers::pure),
+    ("embedded", embedded::small),
     ("inheritance", manifests::inheritance),
     ("thresholds", thresholds::agree),
     ("first-line", sources::first_line),
