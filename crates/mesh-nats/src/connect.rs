@@ -1,8 +1,8 @@
 //! Connecting as one principal: its inbox, its credential, and what the client would otherwise keep to itself.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::denial::Denial;
 use crate::reloading::unless_reloading;
 use crate::version::Version;
+use crate::warned::Warned;
 
 /// Where a bus is.
 #[derive(Clone, Debug)]
@@ -124,7 +125,8 @@ impl Connection {
             link: link_tx,
             connects: connects_tx,
             denials: denials.clone(),
-            warned: Mutex::new(Warned::default()),
+            refused: Warned::default(),
+            dropped: Warned::default(),
         });
         let options = options(endpoint, credential, principal, dialling, observer)?;
         let client =
@@ -293,14 +295,8 @@ struct Observer {
     link: watch::Sender<Link>,
     connects: watch::Sender<u64>,
     denials: broadcast::Sender<Denial>,
-    warned: Mutex<Warned>,
-}
-
-/// When a refusal was last logged, and how many were not since: a server may refuse each of a thousand messages.
-#[derive(Default)]
-struct Warned {
-    last: Option<Instant>,
-    withheld: u64,
+    refused: Warned,
+    dropped: Warned,
 }
 
 impl Observer {
@@ -319,7 +315,9 @@ impl Observer {
                 self.denied(text);
             }
             Event::SlowConsumer(_) => {
-                tracing::warn!(connection = %self.name, "messages were dropped: they came faster than they were read");
+                if let Some(withheld) = self.dropped.due(Instant::now()) {
+                    tracing::warn!(connection = %self.name, withheld, "messages were dropped: they came faster than they were read");
+                }
             }
             other => {
                 tracing::debug!(connection = %self.name, event = %other, "event of the client");
@@ -339,17 +337,8 @@ impl Observer {
     }
 
     fn denied(&self, text: &str) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if warned
-            .last
-            .is_none_or(|last| now.duration_since(last) >= WARN_EACH)
-        {
-            let withheld = std::mem::take(&mut warned.withheld);
-            warned.last = Some(now);
+        if let Some(withheld) = self.refused.due(Instant::now()) {
             tracing::warn!(connection = %self.name, error = text, withheld, "the server refuses something");
-        } else {
-            warned.withheld += 1;
         }
         // Nobody may be listening for it just now.
         drop(self.denials.send(Denial::parse(text)));
@@ -375,7 +364,6 @@ fn scramble(seed: u64) -> u64 {
 }
 
 const CEILING_MILLIS: u64 = 8_000;
-const WARN_EACH: Duration = Duration::from_secs(10);
 const DENIALS_KEPT: usize = 64;
 const EVENT_WAIT: Duration = Duration::from_secs(2);
 /// A peer that is gone without a word is noticed after two of these.
@@ -384,6 +372,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::warned::WARN_EACH;
 
     #[test]
     fn delays_grow_to_a_ceiling_and_differ_between_hosts() {
@@ -396,6 +385,55 @@ mod tests {
         let hosts: std::collections::BTreeSet<_> =
             (0..100).map(|seed| reconnect_delay(5, seed)).collect();
         assert!(hosts.len() > 80, "{}", hosts.len());
+    }
+
+    /// Counts what is logged as a warning.
+    #[derive(Default)]
+    struct Warnings(std::sync::atomic::AtomicUsize);
+
+    impl tracing::Subscriber for Warnings {
+        fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+            *of.level() == tracing::Level::WARN
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    /// One subscriber that stops reading, and its log has thousands of lines a second.
+    /// <https://github.com/vectordotdev/vector/pull/24230>
+    #[tokio::test(start_paused = true)]
+    async fn case_b_c436d06_events_that_come_by_the_thousand_are_logged_once_in_a_while_and_counted()
+     {
+        let observer = Observer {
+            name: "test".to_owned(),
+            link: watch::Sender::new(Link::Up),
+            connects: watch::Sender::new(0),
+            denials: broadcast::Sender::new(DENIALS_KEPT),
+            refused: Warned::default(),
+            dropped: Warned::default(),
+        };
+        let warnings = Arc::new(Warnings::default());
+        let _logging = tracing::subscriber::set_default(Arc::clone(&warnings));
+        let logged = || warnings.0.load(Ordering::Relaxed);
+        for _ in 0..1_000 {
+            observer.observe(&Event::SlowConsumer(1));
+        }
+        assert_eq!(logged(), 1);
+        // What is refused is not hidden behind what is dropped.
+        for _ in 0..1_000 {
+            observer.observe(&Event::ServerError(ServerError::AuthorizationViolation));
+        }
+        assert_eq!(logged(), 2);
+        tokio::time::advance(WARN_EACH).await;
+        assert_eq!(observer.dropped.due(Instant::now()), Some(999));
     }
 
     #[test]

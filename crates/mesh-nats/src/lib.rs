@@ -20,6 +20,7 @@ mod pull;
 mod reloading;
 mod retry;
 mod version;
+mod warned;
 mod watch;
 
 pub use api::ApiCalls;
