@@ -4,6 +4,9 @@
 //! elsewhere or not at all are in `cases/not_applicable.toml` or in other packages; `cargo xtask tidy` compares.
 
 #[cfg(test)]
+#[path = "hand/bytes.rs"]
+mod bytes;
+#[cfg(test)]
 #[path = "hand/consumers.rs"]
 mod consumers;
 #[cfg(test)]
@@ -18,3 +21,6 @@ mod stage;
 #[cfg(test)]
 #[path = "hand/streams.rs"]
 mod streams;
+#[cfg(test)]
+#[path = "hand/topology.rs"]
+mod topology;
