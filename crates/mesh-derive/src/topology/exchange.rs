@@ -149,6 +149,8 @@ fn place(text: &str) -> Option<(Exchange, String)> {
         "mod" => (Exchange::Events, key(rest)),
         "seat" => (Exchange::Seats, key(rest)),
         "node" => (Exchange::Declarations, key(rest.strip_suffix(".declare")?)),
+        // Of all inboxes only joiners' are on this bus.
+        "inbox" if rest == ">" => (Exchange::Answers, key(rest)),
         "inbox" => {
             let token = rest.strip_prefix("joiner.")?.split('.').next()?;
             (Exchange::Answers, key(token))
