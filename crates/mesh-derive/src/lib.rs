@@ -4,44 +4,7 @@
 //! other code in the mesh builds a subject, names a stream or writes a grant. [`Plan::check`] holds a plan against
 //! itself before any of it reaches a bus, [`Plan::diff`] says whose authority grows, and [`render`] writes it down.
 //!
-//! ```
-//! use mesh_derive::{Bounds, derive};
-//! use mesh_model::{BusFacts, Manifest, Principal, Records, Restart, Run};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let bus = BusFacts { domain: None, account: "MESH".to_owned() };
-//! let mut records = Records::new("home".parse()?, bus);
-//! let mailer = Manifest {
-//!     module: "mailer".parse()?,
-//!     release: "1.0.0".to_owned(),
-//!     run: Run::command(["mailer".to_owned()]).ok_or("no program")?,
-//!     after: [].into(),
-//!     env: [].into(),
-//!     restart: Restart::Always,
-//!     emits: ["sent".parse()?].into(),
-//!     follows: ["mailer.announced".parse()?].into(),
-//!     can_hold: [].into(),
-//!     sends_to: [].into(),
-//! };
-//! records.declared.modules.insert("mailer".parse()?, mailer);
-//!
-//! let plan = derive(&records, &Bounds::default());
-//! assert!(plan.check(&records.bus).is_empty());
-//!
-//! let grant = &plan.grants[&Principal::Module("mailer".parse()?)];
-//! let publish: Vec<&str> = grant.publish.iter().map(|filter| filter.as_str()).collect();
-//! assert_eq!(
-//!     publish,
-//!     [
-//!         "$JS.ACK.EVENTS.mailer.>",
-//!         "$JS.ACK._.znJdjy7f.EVENTS.mailer.>",
-//!         "mesh.mod.mailer.announced",
-//!         "mesh.mod.mailer.sent",
-//!     ]
-//! );
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod ack;
 mod check;
