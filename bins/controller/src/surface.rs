@@ -1,12 +1,14 @@
 //! What the operator's surface is answered with.
 
+mod proof;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_api::{
-    ApiError, Applied, Apply, Assign, Caller, Code, Control, DoctorFinding, DoctorReport, Label,
-    PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine, TokenList,
-    TokenRequest,
+    ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
+    DoctorReport, Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine,
+    TokenList, TokenRequest, Verified, VerifyRequest,
 };
 use mesh_auth::keys::{SigningPublic, UserKey};
 use mesh_auth::token::Token;
@@ -281,6 +283,14 @@ impl<B: ControllerBus> Control for Surface<B> {
             }),
         }
         Ok(DoctorReport { items })
+    }
+
+    async fn verify(&self, request: VerifyRequest, who: Caller) -> Result<Verified, ApiError> {
+        self.prove(request, &who).await
+    }
+
+    async fn can(&self, request: CanRequest) -> Result<CanAnswer, ApiError> {
+        self.may(request).await
     }
 
     async fn refuse_store(&self, request: RefuseStore) -> Result<(), ApiError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mesh_host::Place;
-use mesh_model::{ModuleName, NodeName, Revision, SeatName, TokenId};
+use mesh_model::{Filter, ModuleName, NodeName, Principal, Revision, SeatName, TokenId};
 
 /// Looks at a mesh and changes it.
 #[derive(Debug, Parser)]
@@ -79,6 +79,15 @@ pub(crate) enum Verb {
         /// Of this node only.
         node: Option<NodeName>,
     },
+    /// Try on the live bus what each principal may do, and what it may not. Exits with 1 if the bus does otherwise than
+    /// was derived.
+    Verify {
+        /// Of these only: controller, node/N, module/M, module/M@N, joiner/ID.
+        #[arg(value_name = "PRINCIPAL")]
+        principals: Vec<Principal>,
+    },
+    /// Ask whether a principal may do one thing: by what was derived, and by the live bus. Exits with 5 if it may not.
+    Can(Can),
     /// Have the controller look at itself and its bus. Exits with 1 if anything wants doing.
     Doctor,
     /// Make the store refuse for a while; the controller has to allow it.
@@ -98,6 +107,29 @@ pub(crate) struct Apply {
     /// Only if nobody changed anything since this revision, which `plan` prints.
     #[arg(long, value_name = "N", value_parser = revision)]
     pub(crate) if_revision: Option<Revision>,
+}
+
+/// Ask whether a principal may do one thing.
+#[derive(Debug, Args)]
+pub(crate) struct Can {
+    /// Who: controller, node/N, module/M, module/M@N or joiner/ID.
+    pub(crate) principal: Principal,
+    /// What.
+    pub(crate) verb: CanVerb,
+    /// The subject; to subscribe it may have wildcards.
+    pub(crate) subject: Filter,
+    /// To subscribe as a member of this group.
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) queue: Option<String>,
+}
+
+/// What can be done with a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CanVerb {
+    /// Publish on it.
+    Publish,
+    /// Subscribe to it.
+    Subscribe,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

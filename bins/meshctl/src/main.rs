@@ -6,6 +6,7 @@ mod derive;
 mod exit;
 mod list;
 mod out;
+mod proof;
 mod table;
 mod token;
 
@@ -39,6 +40,8 @@ async fn main() -> ExitCode {
         Verb::Token(TokenVerb::Revoke { id }) => token::revoke(&cli, id).await,
         Verb::Derive { dir } => derive::derive(&cli, dir),
         Verb::Reports { node } => list::reports(&cli, node.as_ref()).await,
+        Verb::Verify { principals } => proof::verify(&cli, principals).await,
+        Verb::Can(can) => proof::can(&cli, can).await,
         Verb::Doctor => list::doctor(&cli).await,
         Verb::RefuseStore { time } => declare::refuse_store(&cli, *time).await,
     };

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use crate::error::ApiError;
 use crate::form::{
-    Applied, Apply, Assign, DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportList,
-    TokenCreated, TokenList, TokenRequest,
+    Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, PlanRequest,
+    RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified, VerifyRequest,
 };
 
 /// Speaks to one controller.
@@ -121,6 +121,16 @@ impl Client {
     /// Has the controller look at itself.
     pub async fn doctor(&self) -> Result<DoctorReport, CallError> {
         self.get("/v1/doctor").await
+    }
+
+    /// Tries on the live bus what each principal may do, and what it may not.
+    pub async fn verify(&self, request: &VerifyRequest) -> Result<Verified, CallError> {
+        self.call(Method::POST, "/v1/verify", Some(request)).await
+    }
+
+    /// Whether a principal may do one thing.
+    pub async fn can(&self, request: &CanRequest) -> Result<CanAnswer, CallError> {
+        self.call(Method::POST, "/v1/can", Some(request)).await
     }
 
     /// Makes the store refuse for a while.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mesh_model::{Declared, Generation, ModuleName, NodeName, Revision, Seq, Timestamp, TokenId};
+use mesh_model::{
+    Declared, Filter, Generation, ModuleName, NodeName, Principal, Revision, Seq, Timestamp,
+    TokenId,
+};
 use serde::{Deserialize, Serialize};
 
 /// Around every answer: what it is and in which version of the surface.
@@ -160,6 +163,75 @@ pub struct DoctorFinding {
     pub warning: bool,
     /// What, in one sentence.
     pub text: String,
+}
+
+/// Asks for a proof on the live bus.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VerifyRequest {
+    /// Of whom; of everybody when it names nobody.
+    #[serde(default)]
+    pub principals: Vec<Principal>,
+}
+
+/// What the live bus let each principal do, beside what was derived for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// The revision that was proven.
+    pub revision: Revision,
+    /// A row for each principal.
+    pub items: Vec<VerifiedPrincipal>,
+}
+
+/// What was tried as one principal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifiedPrincipal {
+    /// As whom.
+    pub principal: Principal,
+    /// How many operations were tried that its grant allows.
+    pub allowed: usize,
+    /// How many that it does not.
+    pub refused: usize,
+    /// How many replies that name what is not its own to reach.
+    pub injections: usize,
+    /// Each operation that went otherwise than derived, in words.
+    pub differences: Vec<String>,
+}
+
+/// Asks whether a principal may do one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanRequest {
+    /// Who.
+    pub principal: Principal,
+    /// What with the subject.
+    pub verb: CanVerb,
+    /// The subject; to subscribe it may have wildcards.
+    pub subject: Filter,
+    /// To subscribe as a member of this group.
+    #[serde(default)]
+    pub queue: Option<String>,
+}
+
+/// What can be done with a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CanVerb {
+    /// Publish on it.
+    Publish,
+    /// Subscribe to it.
+    Subscribe,
+}
+
+/// Whether it may, answered twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanAnswer {
+    /// By what was derived.
+    pub derived: bool,
+    /// The entry of the grant that allows it.
+    pub by: Option<String>,
+    /// By the live bus; nothing where it could not be asked.
+    pub broker: Option<bool>,
+    /// What the bus said, or why it was not asked.
+    pub said: Option<String>,
 }
 
 /// Makes the store refuse for a while. Only a controller started for demonstrations and tests takes it.

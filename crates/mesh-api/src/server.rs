@@ -23,8 +23,8 @@ use tokio::net::UnixListener;
 
 use crate::error::{ApiError, Code};
 use crate::form::{
-    Applied, Apply, Assign, DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportList,
-    TokenCreated, TokenList, TokenRequest,
+    Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, PlanRequest,
+    RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified, VerifyRequest,
 };
 
 /// Who is at the other end of the socket, as the kernel tells.
@@ -99,6 +99,14 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn reports(&self, node: Option<NodeName>) -> impl Future<Output = Answer<ReportList>> + Send;
     /// Looks at itself.
     fn doctor(&self) -> impl Future<Output = Answer<DoctorReport>> + Send;
+    /// Tries on the live bus what each principal may do, and what it may not.
+    fn verify(
+        &self,
+        request: VerifyRequest,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Verified>> + Send;
+    /// Whether a principal may do one thing, by what was derived and by the live bus.
+    fn can(&self, request: CanRequest) -> impl Future<Output = Answer<CanAnswer>> + Send;
     /// Makes the store refuse for a while.
     fn refuse_store(&self, request: RefuseStore) -> impl Future<Output = Answer<()>> + Send;
 }
@@ -162,6 +170,8 @@ fn router<C: Control>(control: C) -> Router {
         .route("/tokens/{id}", delete(revoke_token::<C>))
         .route("/reports", get(reports::<C>))
         .route("/doctor", get(doctor::<C>))
+        .route("/verify", post(verify::<C>))
+        .route("/can", post(can::<C>))
         .route("/faults/store", post(refuse_store::<C>))
         .layer(middleware::from_fn(owner_or_root))
         .layer(DefaultBodyLimit::max(BODY_LIMIT));
@@ -327,6 +337,18 @@ async fn reports<C: Control>(
 
 async fn doctor<C: Control>(State(control): State<C>) -> Response {
     answer("Doctor", control.doctor().await)
+}
+
+async fn verify<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Body(request): Body<VerifyRequest>,
+) -> Response {
+    answer("Verified", control.verify(request, caller).await)
+}
+
+async fn can<C: Control>(State(control): State<C>, Body(request): Body<CanRequest>) -> Response {
+    answer("Can", control.can(request).await)
 }
 
 async fn refuse_store<C: Control>(

@@ -7,6 +7,7 @@ mod disturbed;
 mod ended;
 mod ledger;
 pub mod loopback;
+mod proof;
 mod seam;
 mod signing;
 mod understand;
@@ -16,6 +17,7 @@ pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gon
 pub use disturbed::Disturbed;
 pub use ledger::Ledger;
 pub use mesh_control::{MessageKey, NodeSettlement, Queue, Settlement};
+pub use proof::{Attempted, Prober, Proven};
 pub use seam::{
     Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Incoming, JoinerBus, Link,
     Listener, ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,

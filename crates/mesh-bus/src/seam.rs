@@ -2,13 +2,16 @@
 //!
 //! Every future here may be dropped before it is ready only where the method says so.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::time::Duration;
 
 use mesh_control::{MessageKey, NodeSettlement, Settlement};
+use mesh_derive::proof::Act;
 use mesh_derive::{Plan, subject};
 use mesh_model::{BusFacts, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject};
 use tokio::sync::watch;
+
+use crate::proof::{Attempted, Prober, Proven};
 
 /// What went wrong on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -213,6 +216,34 @@ pub trait ControllerBus: Send + Sync + 'static {
 
     /// What an operator should know of this bus: what it promises and what it does not.
     fn findings(&self) -> impl Future<Output = Result<Vec<Finding>, BusError>> + Send;
+
+    /// Connects as each of these, tries what the plan lets them do and what it does not, and leaves nothing behind. The
+    /// plan is the one that is asserted. May be dropped.
+    fn prove(
+        &self,
+        _plan: &Plan,
+        _probers: &[Prober],
+    ) -> impl Future<Output = Result<Vec<Proven>, BusError>> + Send {
+        ready(Err(unproven()))
+    }
+
+    /// Connects as one of them and tries one act. May be dropped.
+    fn attempt(
+        &self,
+        _plan: &Plan,
+        _prober: &Prober,
+        _act: &Act,
+    ) -> impl Future<Output = Result<Attempted, BusError>> + Send {
+        ready(Err(unproven()))
+    }
+}
+
+fn unproven() -> BusError {
+    BusError::Refused {
+        what: "a proof".to_owned(),
+        why: "nobody connects to this bus with a credential, so there is nothing to hold it to"
+            .to_owned(),
+    }
 }
 
 /// What a node hears.

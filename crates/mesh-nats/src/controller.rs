@@ -9,9 +9,10 @@ use std::time::Duration;
 use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
 use mesh_bus::{
-    Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Queue,
-    Settlement,
+    Asserted, Attempted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link,
+    Prober, Proven, Queue, Settlement,
 };
+use mesh_derive::proof::Act;
 use mesh_derive::{Plan, subject};
 use mesh_model::{
     BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, StreamName, StreamSpec, Subject,
@@ -27,6 +28,7 @@ use crate::authority::Authority;
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
+use crate::guests::Guests;
 use crate::publish::store;
 use crate::pull::{Puller, Receipt};
 use crate::watch::Watch;
@@ -52,12 +54,17 @@ pub struct ControllerSetup {
 #[derive(Debug)]
 pub struct NatsController {
     connection: Connection,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) credential: Credential,
     account: String,
-    authority: Authority,
+    pub(crate) authority: Authority,
     replicas: u8,
     api: Arc<Api>,
     memory: Arc<Mutex<Memory>>,
-    disturbed: Arc<Disturbed>,
+    pub(crate) disturbed: Arc<Disturbed>,
+    pub(crate) guests: Arc<Guests>,
+    /// Held by the one proof there is at a time.
+    pub(crate) proving: Mutex<()>,
     epoch: Epoch,
     taking: Mutex<Taking>,
     last_taken: LastTaken,
@@ -134,6 +141,8 @@ impl NatsController {
             }),
             epoch: Epoch::new(connection.clone(), Arc::clone(&api)),
             connection,
+            endpoint: setup.endpoint,
+            credential: setup.credential,
             account: setup.account,
             last_taken: LastTaken::default(),
             authority: setup.authority,
@@ -141,6 +150,8 @@ impl NatsController {
             api,
             memory,
             disturbed,
+            guests: Arc::default(),
+            proving: Mutex::new(()),
             follows_events: AtomicBool::new(false),
             heartbeats: Mutex::new(heartbeats),
             watch: Mutex::new(watching),
@@ -300,11 +311,12 @@ impl ControllerBus for NatsController {
         let mut memory = self.memory.lock().await;
         // Whoever took over since has brought the bus to a plan that must not be undone.
         self.epoch.look().await?;
+        let (with_guests, guests) = self.guests.among(plan);
         let asserting = Asserting {
             api: &self.api,
             authority: &self.authority,
             replicas: self.replicas,
-            plan,
+            plan: &with_guests,
             done: Asserted::default(),
             refused: None,
         };
@@ -317,6 +329,7 @@ impl ControllerBus for NatsController {
             Ok(())
         };
         let asserted = asserting.run(&mut memory, &first, keep_epoch).await?;
+        self.guests.are_known(guests);
         let events = consumer(subject::events_stream())?;
         let follows = plan.consumers.contains_key(&events);
         self.follows_events.store(follows, Ordering::Relaxed);
@@ -412,6 +425,21 @@ impl ControllerBus for NatsController {
         let mut found = findings(&self.connection, &self.authority, self.replicas).await;
         found.extend(self.memory.lock().await.nearly_full());
         Ok(found)
+    }
+
+    async fn prove(&self, plan: &Plan, probers: &[Prober]) -> Result<Vec<Proven>, BusError> {
+        self.connection.require_up()?;
+        self.prove_all(plan, probers).await
+    }
+
+    async fn attempt(
+        &self,
+        plan: &Plan,
+        prober: &Prober,
+        act: &Act,
+    ) -> Result<Attempted, BusError> {
+        self.connection.require_up()?;
+        self.attempt_one(plan, prober, act).await
     }
 }
 

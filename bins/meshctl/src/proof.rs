@@ -1,0 +1,158 @@
+//! What the live bus lets each principal do, beside what was derived for it.
+
+use std::process::ExitCode;
+
+use mesh_api::{CanAnswer, CanRequest, CanVerb, VerifiedPrincipal, VerifyRequest};
+use mesh_model::Principal;
+
+use crate::cli::{Can, Cli, Output};
+use crate::out;
+use crate::table::table;
+
+/// Has the controller connect as each principal and try everything. Ends with 1 if anything went otherwise than derived.
+pub(crate) async fn verify(cli: &Cli, principals: &[Principal]) -> anyhow::Result<ExitCode> {
+    let request = VerifyRequest {
+        principals: principals.to_vec(),
+    };
+    let verified = cli.client().verify(&request).await?;
+    let wrong = || {
+        verified
+            .items
+            .iter()
+            .filter(|row| !row.differences.is_empty())
+    };
+    match cli.output {
+        Output::Json => out::json("Verified", &verified)?,
+        Output::Name => {
+            for row in wrong() {
+                out::data(&format!("{}\n", row.principal));
+            }
+        }
+        Output::Table => out::data(&matrix(&verified.items)),
+    }
+    let differences: usize = wrong().map(|row| row.differences.len()).sum();
+    out::note(&match differences {
+        0 => format!(
+            "revision {}: the bus allows what was derived, and nothing else that was tried",
+            verified.revision
+        ),
+        some => format!("revision {}: {some} differences", verified.revision),
+    });
+    Ok(ExitCode::from(u8::from(differences > 0)))
+}
+
+fn matrix(rows: &[VerifiedPrincipal]) -> String {
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            [
+                row.principal.to_string(),
+                row.allowed.to_string(),
+                row.refused.to_string(),
+                row.injections.to_string(),
+                match row.differences.len() {
+                    0 => "as derived".to_owned(),
+                    some => format!("{some} differ"),
+                },
+            ]
+        })
+        .collect();
+    let heading = ["PRINCIPAL", "ALLOWED", "REFUSED", "INJECTED", "THE BUS"];
+    let mut text = table(heading, &cells);
+    let differences = rows.iter().flat_map(|row| &row.differences);
+    text.extend(differences.flat_map(|difference| ["! ", difference, "\n"]));
+    text
+}
+
+/// Whether a principal may do one thing. Ends with 5 if it may not, and with 1 if the two answers differ.
+pub(crate) async fn can(cli: &Cli, can: &Can) -> anyhow::Result<ExitCode> {
+    let request = CanRequest {
+        principal: can.principal.clone(),
+        verb: match can.verb {
+            crate::cli::CanVerb::Publish => CanVerb::Publish,
+            crate::cli::CanVerb::Subscribe => CanVerb::Subscribe,
+        },
+        subject: can.subject.clone(),
+        queue: can.queue.clone(),
+    };
+    let answer = cli.client().can(&request).await?;
+    if cli.output == Output::Json {
+        out::json("Can", &answer)?;
+    } else {
+        out::data(&both(&answer));
+    }
+    Ok(ExitCode::from(code(&answer)))
+}
+
+fn both(answer: &CanAnswer) -> String {
+    let by = answer.by.as_ref();
+    let derived = by.map_or_else(String::new, |entry| format!(" (by {entry})"));
+    let said = answer.said.as_ref();
+    let said = said.map_or_else(String::new, |said| format!(" ({said})"));
+    let broker = answer.broker.map_or("not asked", word);
+    format!(
+        "derived  {}{derived}\nbroker   {broker}{said}\n",
+        word(answer.derived)
+    )
+}
+
+fn word(may: bool) -> &'static str {
+    if may { "yes" } else { "no" }
+}
+
+fn code(answer: &CanAnswer) -> u8 {
+    match answer.broker {
+        Some(broker) if broker != answer.derived => 1,
+        _ if answer.derived => 0,
+        _ => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(derived: bool, broker: Option<bool>) -> CanAnswer {
+        CanAnswer {
+            derived,
+            by: None,
+            broker,
+            said: None,
+        }
+    }
+
+    #[test]
+    fn two_answers_that_differ_are_a_failure_whichever_way() {
+        for (derived, broker, expected) in [
+            (true, Some(true), 0),
+            (true, None, 0),
+            (false, Some(false), 5),
+            (false, None, 5),
+            (true, Some(false), 1),
+            (false, Some(true), 1),
+        ] {
+            assert_eq!(
+                code(&answer(derived, broker)),
+                expected,
+                "{derived} {broker:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_that_differs_is_followed_by_what_differs() {
+        let rows = [VerifiedPrincipal {
+            principal: "node/a".parse().unwrap(),
+            allowed: 6,
+            refused: 80,
+            injections: 3,
+            differences: vec!["node/a publish x: must be refused, and was allowed".into()],
+        }];
+        let text = matrix(&rows);
+        assert!(
+            text.contains("node/a     6        80       3         1 differ\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("! node/a publish x: must be refused, and was allowed\n"));
+    }
+}

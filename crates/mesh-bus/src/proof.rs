@@ -1,0 +1,61 @@
+//! A proof on the live bus: as whom it connects, and what came of it.
+
+use std::fmt;
+
+use mesh_model::{Principal, PublicKey};
+
+/// As whom a proof connects.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Prober {
+    /// As the controller, with the credential it has.
+    Controller,
+    /// As anybody else, with a key made for this and known to the bus for as long as it takes.
+    Guest {
+        /// As whom.
+        principal: Principal,
+        /// The public half.
+        key: PublicKey,
+        /// The secret half.
+        seed: String,
+    },
+}
+
+impl Prober {
+    /// As whom.
+    pub fn principal(&self) -> &Principal {
+        match self {
+            Self::Controller => &Principal::Controller,
+            Self::Guest { principal, .. } => principal,
+        }
+    }
+}
+
+impl fmt::Debug for Prober {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prober({})", self.principal())
+    }
+}
+
+/// What the bus let one principal do, beside what was derived for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proven {
+    /// As whom.
+    pub principal: Principal,
+    /// How many acts were tried that its grant allows.
+    pub allowed: usize,
+    /// How many that it does not.
+    pub refused: usize,
+    /// How many replies that name what is not its own to reach.
+    pub injections: usize,
+    /// Each act of which something else came than was derived, in words.
+    pub differences: Vec<String>,
+}
+
+/// What came of one act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempted {
+    /// Whether the bus let it happen.
+    pub allowed: bool,
+    /// What was seen of that.
+    pub said: String,
+}
