@@ -2,6 +2,7 @@
 
 mod bench;
 mod cargo;
+mod cases;
 mod clock;
 mod demo;
 mod out;
@@ -38,6 +39,8 @@ enum Task {
     TestLive(test_live::Options),
     /// Run both ends of the conversation through seeded faults
     Sim(sim::Options),
+    /// Run files of cases against how the library says the servers judge
+    Cases(cases::Options),
     /// Measure, each row against a ceiling measured in the same run
     Bench(bench::Options),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::TestLive(options) => test_live::run(&options),
         Task::Sim(options) => sim::run(&options),
+        Task::Cases(options) => Ok(cases::run(&options)),
         Task::Bench(options) => bench::run(&options),
     };
     outcome.unwrap_or_else(|error| {

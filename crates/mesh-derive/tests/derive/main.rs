@@ -1,8 +1,6 @@
 //! The derivation from outside: its laws, the mistakes its check finds, what its renderers write, and a real server.
 
 #[cfg(test)]
-mod algebra;
-#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod golden;

@@ -1,0 +1,146 @@
+//! A user's permissions as a server applies them to raw text: what may be published, subscribed and is then delivered.
+
+use super::subject::{is_literal, is_subset, matches};
+
+/// The lists of one direction, as they stand in a user's configuration or JWT.
+///
+/// An empty list of what is allowed allows everything; the list of what is denied comes after it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// What is allowed; nothing here, and everything is.
+    pub allow: Vec<String>,
+    /// What is refused all the same.
+    pub deny: Vec<String>,
+}
+
+/// An entry of a list that is no subject with at most one queue group.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "permission {0:?} is not a subject with at most one queue group; write it as `subject` or `subject queue`"
+)]
+pub struct EntryError(pub String);
+
+impl Permissions {
+    /// Whether a message may be published on `subject`: `pubAllowedFullCheck` of `server/client.go`. The text is matched
+    /// as it is: publishing on the literal `mesh.*` is allowed by `mesh.*`.
+    pub fn may_publish(&self, subject: &str) -> bool {
+        let listed = |list: &[String]| list.iter().any(|entry| matches(entry, subject));
+        (self.allow.is_empty() || listed(&self.allow)) && !listed(&self.deny)
+    }
+
+    /// Whether `filter` may be subscribed to, in `queue` where one is given: `canSubscribe` of `server/client.go`.
+    ///
+    /// Both lists are *matched* against the filter as if it were a published subject. So an allowed `mesh.mod.*` admits
+    /// `mesh.mod.>`, whose one last token `*` stands for; and a denied `mesh.secret.x` does not stop `mesh.>`, for which
+    /// see [`Self::delivers`].
+    pub fn may_subscribe(&self, filter: &str, queue: Option<&str>) -> bool {
+        let queue = queue.filter(|queue| !queue.is_empty());
+        let allowed = self.allow.is_empty() || {
+            let found = Found::of(&self.allow, filter);
+            match queue {
+                Some(queue) if !found.queues.is_empty() => found.names(queue),
+                _ => found.plain,
+            }
+        };
+        let denied = Found::of(&self.deny, filter);
+        allowed && !denied.plain && !queue.is_some_and(|queue| denied.names(queue))
+    }
+
+    /// Whether a subscription to `filter` is given a message on `subject`.
+    ///
+    /// What is denied is looked at again for each message, but only when the filter has a wildcard and one of the denied
+    /// lies *wholly within* it (`canSubscribe`, `loadMsgDenyFilter`): of what overlaps in part, everything is delivered.
+    pub fn delivers(&self, filter: &str, queue: Option<&str>, subject: &str) -> bool {
+        let filtered =
+            !is_literal(filter) && self.deny.iter().any(|denied| is_subset(denied, filter));
+        self.may_subscribe(filter, queue)
+            && matches(filter, subject)
+            && !(filtered && self.deny.iter().any(|denied| matches(denied, subject)))
+    }
+}
+
+/// What of a list matches a filter.
+struct Found<'a> {
+    /// Whether an entry without a queue group does.
+    plain: bool,
+    /// The groups of those that have one.
+    queues: Vec<&'a str>,
+}
+
+impl<'a> Found<'a> {
+    fn of(list: &'a [String], filter: &str) -> Self {
+        let mut found = Self {
+            plain: false,
+            queues: Vec::new(),
+        };
+        for entry in list {
+            match split_subject_queue(entry) {
+                Ok((subject, None)) => found.plain |= matches(subject, filter),
+                Ok((subject, Some(queue))) if matches(subject, filter) => found.queues.push(queue),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// `queueMatches`: by name first, since `v1.*` is also a name, then as a filter.
+    fn names(&self, queue: &str) -> bool {
+        let named =
+            |group: &&str| queue == *group || (!is_literal(group) && is_subset(queue, group));
+        self.queues.iter().any(named)
+    }
+}
+
+/// The subject and the queue group of an entry: `splitSubjectQueue` of `server/client.go`.
+pub fn split_subject_queue(entry: &str) -> Result<(&str, Option<&str>), EntryError> {
+    let mut fields = entry.split_whitespace();
+    match (fields.next(), fields.next(), fields.next()) {
+        (Some(subject), queue, None) => Ok((subject, queue)),
+        _ => Err(EntryError(entry.to_owned())),
+    }
+}
+
+/// Whether an entry may stand in a list of subscriptions: `Permission.Validate` of nats-io/jwt, which allows a queue.
+pub fn valid_subscribe_entry(entry: &str) -> bool {
+    let mut fields = entry.split(' ');
+    let (subject, queue, more) = (fields.next(), fields.next(), fields.next());
+    more.is_none() && subject.into_iter().chain(queue).all(super::valid_filter)
+}
+
+/// Whether an entry may stand in a list of publications: a subject and nothing else (`Permission.Validate`).
+pub fn valid_publish_entry(entry: &str) -> bool {
+    super::valid_filter(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permissions(allow: &[&str], deny: &[&str]) -> Permissions {
+        let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+        Permissions {
+            allow: owned(allow),
+            deny: owned(deny),
+        }
+    }
+
+    #[test]
+    fn what_is_denied_in_part_is_delivered_all_the_same() {
+        let whole = permissions(&[">"], &["mesh.secret.>"]);
+        assert!(whole.may_subscribe("mesh.>", None));
+        assert!(!whole.delivers("mesh.>", None, "mesh.secret.x"));
+        assert!(whole.delivers("mesh.*.x", None, "mesh.secret.x"));
+    }
+
+    #[test]
+    fn a_group_is_allowed_by_its_name_or_by_a_filter_of_names() {
+        let named = permissions(&["a v1.*"], &["> bad"]);
+        assert!(!named.may_subscribe("a", None));
+        assert!(named.may_subscribe("a", Some("v1.x")));
+        assert!(named.may_subscribe("a", Some("v1.*")));
+        assert!(!named.may_subscribe("a", Some("v2.x")));
+        let denied = permissions(&[], &["> bad"]);
+        assert!(denied.may_subscribe("a", Some("good")) && denied.may_subscribe("a", None));
+        assert!(!denied.may_subscribe("a", Some("bad")));
+    }
+}
