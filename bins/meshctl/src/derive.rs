@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use mesh_derive::{Bounds, derive as derive_plan, render};
+use mesh_derive::{Bounds, JWT_LIMIT, derive as derive_plan, render};
 use mesh_model::{BusFacts, Records};
 
 use crate::cli::{Cli, Output};
@@ -27,6 +27,16 @@ pub(crate) fn derive(cli: &Cli, dir: &Path) -> anyhow::Result<ExitCode> {
         Output::Name => {
             let names = plan.grants.keys().map(|principal| format!("{principal}\n"));
             out::data(&names.collect::<String>());
+        }
+    }
+    for (principal, grant) in &plan.grants {
+        let bytes = render::jwt::jwt_bytes(principal, grant);
+        // An instance's is larger by its inbox, and by the names in it.
+        if bytes > JWT_LIMIT {
+            out::note(&format!(
+                "meshctl: {principal}: {bytes} bytes as a user JWT, and max_control_line (4096 bytes unless a server is told \
+                 otherwise) leaves {JWT_LIMIT}: such a server in operator mode is refused, one with a users file takes it"
+            ));
         }
     }
     for mismatch in &mismatches {

@@ -1,6 +1,8 @@
 //! The derivation from outside: its laws, the mistakes its check finds, what its renderers write, and a real server.
 
 #[cfg(test)]
+mod changes;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod golden;

@@ -1,6 +1,8 @@
 //! Each mistake a server takes without a word, made by hand in a plan that holds, and what the check says of it.
 
+mod definitions;
 mod grants;
+mod sharing;
 
 use std::collections::BTreeSet;
 

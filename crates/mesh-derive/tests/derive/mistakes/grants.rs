@@ -147,6 +147,131 @@ fn an_entry_too_many_is_refused() {
     }
 }
 
+/// D08
+#[test]
+fn nothing_of_the_servers_is_granted_whichever_wildcard_covers_it() {
+    for entry in [
+        "$JS.API.>",
+        "$JS.API.CONSUMER.MSG.NEXT.NODES.web-2",
+        "$JS.FC.>",
+        "$JS.>",
+        "$SYS.REQ.>",
+        "_INBOX.>",
+        "_INBOX.web-2.*",
+        "*.API.>",
+        ">",
+    ] {
+        for (who, publishes) in [
+            ("node/web-2", true),
+            ("node/web-2", false),
+            ("module/shop", true),
+            ("module/shop@web-1", false),
+            ("joiner/t1", true),
+        ] {
+            let found = found(|plan| {
+                let grant = plan.grants.get_mut(&principal(who)).unwrap();
+                if publishes {
+                    grant.publish.insert(filter(entry));
+                } else {
+                    grant.subscribe.insert(filter(entry));
+                }
+            });
+            let expected = Mismatch::ReachesServer {
+                principal: principal(who),
+                filter: filter(entry),
+            };
+            assert!(found.contains(&expected), "{who} {entry}: {found:?}");
+        }
+    }
+}
+
+/// D29
+#[test]
+fn the_controller_may_what_it_does_and_not_more() {
+    for entry in [
+        ">",
+        "$SYS.>",
+        "mesh.deliver.node.web-1",
+        "mesh.control.report.web-1",
+    ] {
+        let found = found(|plan| {
+            let grant = plan.grants.get_mut(&principal("controller")).unwrap();
+            grant.publish.insert(filter(entry));
+        });
+        let expected = Mismatch::ControllerBeyond {
+            filter: filter(entry),
+        };
+        assert!(found.contains(&expected), "{entry}: {found:?}");
+    }
+}
+
+/// D30
+#[test]
+fn an_entry_inside_another_of_the_same_grant_is_refused() {
+    for (who, side, entry, within) in [
+        (
+            "node/web-1",
+            "publish",
+            "$JS.ACK.NODES.web-1.1.>",
+            "$JS.ACK.NODES.web-1.>",
+        ),
+        (
+            "module/shop",
+            "publish",
+            "mesh.mod.shop.order.placed",
+            "mesh.mod.shop.>",
+        ),
+        (
+            "node/web-1",
+            "subscribe",
+            "mesh.inbox.node.web-1.a.>",
+            "mesh.inbox.node.web-1.>",
+        ),
+        (
+            "module/mailer",
+            "subscribe",
+            "mesh.deliver.seat.mail",
+            "mesh.deliver.seat.mail",
+        ),
+    ] {
+        let found = found(|plan| {
+            let grant = plan.grants.get_mut(&principal(who)).unwrap();
+            let side = match side {
+                "publish" => &mut grant.publish,
+                _ => &mut grant.subscribe,
+            };
+            side.extend([filter(entry), filter(within)]);
+        });
+        let expected = Mismatch::InsideAnother {
+            principal: principal(who),
+            entry: filter(entry),
+            within: filter(within),
+        };
+        assert!(found.contains(&expected), "{who} {entry}: {found:?}");
+    }
+}
+
+/// D35
+#[test]
+fn a_grant_too_large_for_a_jwt_is_refused_in_operator_mode_alone() {
+    let mut records = records();
+    let manifest = records.declared.modules.get_mut(&"shop".parse().unwrap());
+    let events = (0..300).map(|n| format!("order.number-{n}").parse().unwrap());
+    manifest.unwrap().emits.extend(events);
+    let plan = derive(&records, &Bounds::default());
+    assert_eq!(plan.check(&records.bus), vec![]);
+    // There the account is known by its key, which stands in the acks as well.
+    records.bus.account = format!("A{}", "B2".repeat(28).split_off(1));
+    let plan = derive(&records, &Bounds::default());
+    let found = plan.check(&records.bus);
+    let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(said.as_slice(), [one] if one.starts_with("module/shop@web-1: its user JWT would have")
+            && one.contains("max_control_line (4096 bytes")),
+        "{said:?}"
+    );
+}
+
 /// D20
 #[test]
 fn one_key_is_one_principals_and_the_check_names_who_is_left_without() {
