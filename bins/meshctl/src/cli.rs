@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use mesh_derive::topology::BrokerVersion;
 use mesh_host::Place;
-use mesh_model::{Filter, ModuleName, NodeName, Principal, Revision, SeatName, TokenId};
+use mesh_model::{Filter, ModuleName, NodeName, Principal, PublicKey, Revision, SeatName, TokenId};
 
 /// Looks at a mesh and changes it.
 #[derive(Debug, Parser)]
@@ -74,6 +75,9 @@ pub(crate) enum Verb {
         /// The directory with mesh.toml and modules/.
         dir: PathBuf,
     },
+    /// Write what a directory says for a broker you run yourself, without a controller.
+    #[command(subcommand)]
+    Render(RenderVerb),
     /// Reports as they stand in the store.
     Reports {
         /// Of this node only.
@@ -246,6 +250,53 @@ pub(crate) struct TokenCreate {
     /// Labels of the node it makes, as key=value; may be given several times.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) labels: Vec<(String, String)>,
+}
+
+/// For which broker something is written.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RenderVerb {
+    /// The accounts of a nats-server, and their users.
+    NatsConf(NatsConf),
+    /// What a RabbitMQ imports: everything in the mesh's virtual host, and its users.
+    RabbitmqDefinitions(RabbitmqDefinitions),
+}
+
+/// Write the accounts of a nats-server.
+#[derive(Debug, Args)]
+pub(crate) struct NatsConf {
+    /// The directory with mesh.toml and modules/.
+    pub(crate) dir: PathBuf,
+    /// Two files into this directory, accounts.conf and the edge-users.conf it includes, instead of one text.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// A TOML file of public user keys: "node/N", "module/M@N", "joiner/ID" = "U…".
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
+    /// The controller's public user key in the account with the streams.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) controller_key: PublicKey,
+    /// Its public user key in the system account.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) system_key: PublicKey,
+}
+
+/// Write what a RabbitMQ imports.
+#[derive(Debug, Args)]
+pub(crate) struct RabbitmqDefinitions {
+    /// The directory with mesh.toml and modules/.
+    pub(crate) dir: PathBuf,
+    /// A TOML file of passwords: "controller", "node/N" and so on = { password = "…", salt = "8 hex digits" }.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secrets: Option<PathBuf>,
+    /// The virtual host, which the mesh has to itself.
+    #[arg(long, default_value = "mesh")]
+    pub(crate) vhost: String,
+    /// The broker's version: an older one refuses what a newer one needs.
+    #[arg(long, default_value = "4.0.3", value_name = "VERSION")]
+    pub(crate) broker_version: BrokerVersion,
+    /// Queues on most brokers of a cluster, instead of on one.
+    #[arg(long)]
+    pub(crate) quorum: bool,
 }
 
 impl Cli {

@@ -7,6 +7,7 @@ mod exit;
 mod list;
 mod out;
 mod proof;
+mod render;
 mod table;
 mod token;
 
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, ModuleVerb, NodeVerb, SeatVerb, TokenVerb, Verb};
+use cli::{Cli, ModuleVerb, NodeVerb, RenderVerb, SeatVerb, TokenVerb, Verb};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -39,6 +40,8 @@ async fn main() -> ExitCode {
         Verb::Token(TokenVerb::Ls) => token::list(&cli).await,
         Verb::Token(TokenVerb::Revoke { id }) => token::revoke(&cli, id).await,
         Verb::Derive { dir } => derive::derive(&cli, dir),
+        Verb::Render(RenderVerb::NatsConf(asked)) => render::nats_conf(asked),
+        Verb::Render(RenderVerb::RabbitmqDefinitions(asked)) => render::rabbitmq_definitions(asked),
         Verb::Reports { node } => list::reports(&cli, node.as_ref()).await,
         Verb::Verify { principals } => proof::verify(&cli, principals).await,
         Verb::Can(can) => proof::can(&cli, can).await,
