@@ -9,7 +9,7 @@ use std::future::Future;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mesh_bus::{Asserted, BusError, Disturbance, Finding};
 use mesh_derive::{Plan, subject};
-use mesh_model::{ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
+use mesh_model::{BusFacts, ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
 use serde_json::Value;
 
 use crate::api::{Api, FoundConsumer, FoundStream};
@@ -18,6 +18,7 @@ use crate::definition::{
     Difference, Fields, consumer_fields, consumer_refuses, differences, immutable, overlaid,
     stream_fields, stream_refuses,
 };
+use crate::holding::{self, Held, OnServer};
 
 /// What was asserted last: by it one knows what the mesh itself no longer derives, and what a sweep must find.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Memory {
     /// How many consumers each stream had.
     counts: BTreeMap<StreamName, u64>,
     loaded: Loaded,
+    /// All of it: what a server is held against when somebody asks.
+    plan: Option<Plan>,
 }
 
 /// One bringing of a server to a plan.
@@ -254,6 +257,7 @@ impl Asserting<'_> {
         if self.refused.is_none() {
             memory.consumers = self.plan.consumers.keys().cloned().collect();
         }
+        memory.plan = Some(self.plan.clone());
         memory.counts = BTreeMap::new();
         for consumer in self.plan.consumers.keys() {
             *memory.counts.entry(consumer.stream().clone()).or_default() += 1;
@@ -336,6 +340,33 @@ impl Memory {
             *had = has;
         }
         Ok(None)
+    }
+
+    /// Where a server is not as it was brought to be. Reads everything, and changes nothing.
+    pub(crate) async fn held(
+        &self,
+        api: &Api,
+        authority: &Authority,
+        facts: &BusFacts,
+        replicas: u8,
+    ) -> Result<Vec<Held>, BusError> {
+        let Some(plan) = &self.plan else {
+            return Ok(Vec::new());
+        };
+        let streams = api.streams().await?;
+        let mut consumers = BTreeMap::new();
+        for name in plan.streams.keys() {
+            let of = |stream: &FoundStream| stream.name() == Some(name.as_str());
+            if streams.iter().any(of) {
+                consumers.insert(name.clone(), api.consumers(name).await?);
+            }
+        }
+        let found = OnServer { streams, consumers };
+        let mut held = holding::definitions(plan, facts, replicas, &found);
+        if let Some(users) = authority.users().await? {
+            held.extend(holding::users(plan, users.as_deref(), self.loaded.text()));
+        }
+        Ok(held)
     }
 
     /// Streams that soon take no further consumer.

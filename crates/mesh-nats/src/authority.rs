@@ -124,6 +124,23 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// The users file as it is now, where there is one to be read.
+    pub(crate) async fn users(&self) -> Result<Option<Option<String>>, BusError> {
+        match self {
+            Self::Files { users_file, .. } => on_disk(users_file, read).await.map(Some),
+            Self::None => Ok(None),
+        }
+    }
+}
+
+impl Loaded {
+    /// What the server was asked to read last, if this controller asked.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
 async fn on_disk<T, F>(path: &Path, work: F) -> Result<T, BusError>
 where
     T: Send + 'static,

@@ -423,7 +423,12 @@ impl ControllerBus for NatsController {
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
         self.connection.require_up()?;
         let mut found = findings(&self.connection, &self.authority, self.replicas).await;
-        found.extend(self.memory.lock().await.nearly_full());
+        let memory = self.memory.lock().await;
+        found.extend(memory.nearly_full());
+        let held = memory
+            .held(&self.api, &self.authority, &self.facts(), self.replicas)
+            .await?;
+        found.extend(held.into_iter().map(Finding::from));
         Ok(found)
     }
 

@@ -3,8 +3,11 @@
 //! Only what is declared is compared: a server adds defaults and its own metadata, and an operator may have chosen what
 //! the mesh does not.
 
+use std::collections::BTreeSet;
+
 use mesh_model::{
-    AckPolicy, ConsumerKind, ConsumerSpec, DeliverPolicy, Discard, Filter, Retention, StreamSpec,
+    AckPolicy, ConsumerKind, ConsumerRef, ConsumerSpec, DeliverPolicy, Discard, Filter, Principal,
+    Retention, Selects, StreamSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -87,6 +90,48 @@ pub(crate) fn consumer_fields(spec: &ConsumerSpec) -> Fields {
         declared.insert("idle_heartbeat".to_owned(), json!(nanos(heartbeat)));
     }
     declared
+}
+
+/// What a consumer on a server is, in the mesh's words; none where those have no words for it.
+pub(crate) fn consumer_spec(
+    consumer: ConsumerRef,
+    owner: Option<Principal>,
+    found: &Fields,
+) -> Option<ConsumerSpec> {
+    let text = |field: &str| found.get(field).and_then(Value::as_str);
+    let number = |field: &str| found.get(field).and_then(Value::as_u64).unwrap_or(0);
+    let secs = |field: &str| u32::try_from(number(field) / 1_000_000_000).unwrap_or(u32::MAX);
+    let filters = found_value(FILTERS, found);
+    let filters = filters.as_array().map(Vec::as_slice).unwrap_or_default();
+    let filters = filters.iter().filter_map(Value::as_str);
+    let filters: BTreeSet<Filter> = filters.map(Filter::new).collect::<Result<_, _>>().ok()?;
+    let kind = match text("deliver_subject").filter(|subject| !subject.is_empty()) {
+        None => ConsumerKind::Pull,
+        Some(deliver) => ConsumerKind::Push {
+            deliver: deliver.parse().ok()?,
+            group: text("deliver_group")
+                .filter(|group| !group.is_empty())
+                .map(ToOwned::to_owned),
+            idle_heartbeat_secs: Some(secs("idle_heartbeat")).filter(|secs| *secs > 0),
+        },
+    };
+    Some(ConsumerSpec {
+        consumer,
+        owner,
+        selects: if filters.is_empty() {
+            Selects::Everything
+        } else {
+            Selects::Only(filters)
+        },
+        kind,
+        ack: AckPolicy::Explicit,
+        ack_wait_secs: secs("ack_wait"),
+        max_ack_pending: u32::try_from(number("max_ack_pending")).unwrap_or(u32::MAX),
+        deliver_policy: match text("deliver_policy") {
+            Some("new") => DeliverPolicy::New,
+            _ => DeliverPolicy::All,
+        },
+    })
 }
 
 /// Where `found` is not as `declared`.

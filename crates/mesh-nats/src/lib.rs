@@ -11,6 +11,7 @@ mod denial;
 mod epoch;
 mod findings;
 mod guests;
+mod holding;
 mod joiner;
 mod managed;
 mod module;
