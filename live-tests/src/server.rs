@@ -142,7 +142,8 @@ impl Server {
         Rogue::connect(&url, key.seed().expose(), as_).await
     }
 
-    fn users_file(&self) -> PathBuf {
+    /// The users, as the server reads them.
+    pub fn users_file(&self) -> PathBuf {
         self.dir.path().join("bus").join(EDGE_USERS_FILE)
     }
 }

@@ -4,6 +4,7 @@
 //! machine we use. To add a row, write a [`Group`] in a file of its own and list it in [`GROUPS`].
 
 mod append;
+mod derivation;
 mod store;
 
 use std::path::Path;
@@ -43,7 +44,12 @@ const FULL: Effort = Effort {
     rounds: 40,
 };
 
-const GROUPS: &[(&str, Group)] = &[("append", append::rows), ("store", store::rows)];
+const GROUPS: &[(&str, Group)] = &[
+    // First, while the heap has no holes that would hide how it grows.
+    ("derivation", derivation::rows),
+    ("append", append::rows),
+    ("store", store::rows),
+];
 
 impl Row {
     fn ratio(&self) -> f64 {

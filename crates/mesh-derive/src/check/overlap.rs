@@ -63,8 +63,8 @@ impl<'a, T> Meetings<'a, T> {
         meetings
     }
 
-    /// Another, by the tokens of its filter.
-    pub(super) fn insert(&mut self, tokens: impl IntoIterator<Item = &'a str>, of: T) {
+    /// Another, by the tokens of its filter; whether it is the first with these.
+    pub(super) fn insert(&mut self, tokens: impl IntoIterator<Item = &'a str>, of: T) -> bool {
         let mut place = ROOT;
         let mut shared = true;
         for (depth, token) in tokens.into_iter().enumerate() {
@@ -84,10 +84,12 @@ impl<'a, T> Meetings<'a, T> {
             self.last.push((token, place));
         }
         let id = index(self.entries.len());
-        if let Some(place) = self.places.get_mut(at(place)) {
-            let next = std::mem::replace(&mut place.entry, id);
-            self.entries.push(Entry { of, next });
-        }
+        let Some(place) = self.places.get_mut(at(place)) else {
+            return false;
+        };
+        let next = std::mem::replace(&mut place.entry, id);
+        self.entries.push(Entry { of, next });
+        next == NONE
     }
 
     /// Every entry that some subject passes together with `filter`.

@@ -109,28 +109,29 @@ impl Plan {
     }
 
     fn check_users(&self, found: &mut Vec<Mismatch>) {
-        let mut keyed = Meetings::new();
+        let (mut keyed, mut distinct) = (Meetings::new(), 0_usize);
         for principal in self.users.values() {
-            keyed.insert(tokens(principal), ());
+            distinct += usize::from(keyed.insert(tokens(principal), ()));
         }
         for principal in self.grants.keys() {
+            if keyed.has(tokens(principal)) {
+                distinct -= 1;
+                continue;
+            }
             // A module is many credentials, and the controller's own key is no record.
-            if !matches!(principal, Principal::Controller | Principal::Module(_))
-                && !keyed.has(tokens(principal))
-            {
+            if !matches!(principal, Principal::Controller | Principal::Module(_)) {
                 found.push(Mismatch::NoUser {
                     principal: principal.clone(),
                 });
             }
         }
-        let mut granted = Meetings::new();
-        for principal in self.grants.keys() {
-            granted.insert(tokens(principal), ());
+        if distinct > 0 {
+            let ungranted = |of: &&Principal| !self.grants.contains_key(*of);
+            let ungranted = self.users.values().filter(ungranted);
+            found.extend(ungranted.map(|principal| Mismatch::NoGrant {
+                principal: principal.clone(),
+            }));
         }
-        let ungranted = self.users.values().filter(|of| !granted.has(tokens(of)));
-        found.extend(ungranted.map(|principal| Mismatch::NoGrant {
-            principal: principal.clone(),
-        }));
     }
 }
 
