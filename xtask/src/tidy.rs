@@ -1,5 +1,6 @@
 //! Checks what the documents claim of the code, and what the compiler cannot.
 
+mod cases;
 mod commands;
 mod embedded;
 mod golden;
@@ -62,6 +63,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("commands", commands::exist),
     ("rule-ids", rules::agree),
     ("golden-files", golden::paired),
+    ("cases", cases::agree),
     ("words", words::forbidden),
 ];
 
