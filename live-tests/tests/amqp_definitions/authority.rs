@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lapin::BasicProperties;
 use mesh_derive::topology::{Exchange, ExchangeKind, Key, Rights, user_name};
 use mesh_model::Principal;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::login::{Login, Outcome};
@@ -190,34 +191,141 @@ async fn a_node_that_was_away_finds_the_newest_declaration_only() -> anyhow::Res
     Ok(())
 }
 
+/// Who says what, and where it waits for whom. A seat's work waits for whoever holds it; nobody holds `spare`.
+const SAID: [(&str, Exchange, &str, &str, &str); 12] = [
+    (
+        "controller",
+        Exchange::Declarations,
+        "web",
+        "node/web",
+        "node.web",
+    ),
+    (
+        "node/web",
+        Exchange::Control,
+        "report.web",
+        "controller",
+        "ctl.report",
+    ),
+    (
+        "node/node10",
+        Exchange::Heartbeats,
+        "node10",
+        "controller",
+        "ctl.beat",
+    ),
+    (
+        "joiner/t1",
+        Exchange::Control,
+        "enrol.t1",
+        "controller",
+        "ctl.enrol",
+    ),
+    (
+        "controller",
+        Exchange::Answers,
+        "t1",
+        "joiner/t1",
+        "enrol.t1",
+    ),
+    (
+        "module/shop@web",
+        Exchange::Events,
+        "shop.order.placed",
+        "module/mailer@node1",
+        "mod.mailer",
+    ),
+    (
+        "module/shop@web",
+        Exchange::Events,
+        "shop.announced",
+        "module/mailer@node10",
+        "mod.mailer",
+    ),
+    (
+        "module/shop@web",
+        Exchange::Events,
+        "shop.announced",
+        "controller",
+        "ctl.events",
+    ),
+    (
+        "module/mailer@node1",
+        Exchange::Events,
+        "mailer.sent",
+        "module/watcher@node1",
+        "mod.watcher",
+    ),
+    (
+        "module/shop@web",
+        Exchange::Seats,
+        "mail.shop",
+        "module/mailer@node10",
+        "seat.mail",
+    ),
+    (
+        "controller",
+        Exchange::Control,
+        "mark",
+        "controller",
+        "ctl.mark",
+    ),
+    (
+        "controller",
+        Exchange::Control,
+        "parked.control.report.web",
+        "controller",
+        "parked",
+    ),
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_for_a_seat_waits_for_whoever_holds_it() -> anyhow::Result<()> {
+async fn what_is_said_waits_for_whom_it_is_for() -> anyhow::Result<()> {
     let Some(site) = Site::shared()? else {
         return Ok(());
     };
     let _alone = QUEUES.lock().await;
-    let holder = Login::of(site, &principal("module/mailer@node1")).await?;
-    holder.purge("seat.mail").await?;
+    for (says, exchange, key, hears, queue) in SAID {
+        let hearer = Login::of(site, &principal(hears)).await?;
+        hearer.purge(queue).await?;
+        let sayer = Login::of(site, &principal(says)).await?;
+        let outcome = sayer.publish(exchange.as_str(), key).await?;
+        assert_eq!(outcome, Outcome::Done, "{says} {key}");
+        assert_eq!(
+            hearer.take(queue).await?.as_deref(),
+            Some(key),
+            "{hears} {queue}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_for_a_seat_nobody_holds_waits() -> anyhow::Result<()> {
+    let Some(site) = Site::shared()? else {
+        return Ok(());
+    };
+    let _alone = QUEUES.lock().await;
+    let path = format!("queues/{VHOST}/seat.spare/contents");
+    site.management().ask("DELETE", &path, None)?;
     let sender = Login::of(site, &principal("module/shop@web")).await?;
-    assert_eq!(
-        sender.publish("mesh.seat", "mail.shop").await?,
-        Outcome::Done
-    );
     assert_eq!(
         sender.publish("mesh.seat", "spare.shop").await?,
         Outcome::Done
     );
-    assert_eq!(
-        holder.take("seat.mail").await?,
-        Some("mail.shop".to_owned())
-    );
-    let management = site.management();
-    assert_eq!(
-        management
-            .ask("GET", &format!("queues/{VHOST}/seat.spare"), None)?
-            .status,
-        200
-    );
+    let peek = json!({ "count": 10, "ackmode": "ack_requeue_true", "encoding": "auto" });
+    let path = format!("queues/{VHOST}/seat.spare/get");
+    let answer = site
+        .management()
+        .ask("POST", &path, Some(&peek.to_string()))?;
+    let waiting: Value = serde_json::from_str(&answer.body)?;
+    let keys: Vec<&Value> = waiting
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["routing_key"])
+        .collect();
+    assert_eq!(keys, ["spare.shop"]);
     Ok(())
 }
 

@@ -71,10 +71,19 @@ impl Topology {
 
     fn check_queues(&self, found: &mut Vec<TopologyFault>) {
         let bound: BTreeSet<&Queue> = self.bindings.iter().map(|it| &it.queue).collect();
+        let controller = self.users.get(&Principal::Controller);
         for queue in self.queues.keys() {
             if !self.policies.contains_key(&queue.class()) {
                 found.push(TopologyFault::NoPolicy {
                     queue: queue.clone(),
+                });
+            }
+            let (exchange, _) = queue.source();
+            let written = controller.is_some_and(|rights| rights.write.contains(&exchange));
+            if queue.is_filled_by_controller() && !written {
+                found.push(TopologyFault::NeverFilled {
+                    queue: queue.clone(),
+                    exchange,
                 });
             }
             // With no module there is nothing to announce.

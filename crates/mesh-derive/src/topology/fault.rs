@@ -71,6 +71,16 @@ pub enum TopologyFault {
         /// The queue.
         queue: Queue,
     },
+    /// A queue whose only writer may not write.
+    #[error(
+        "queue {queue}: the controller may not write to {exchange}, so it stays empty; let it write there"
+    )]
+    NeverFilled {
+        /// The queue.
+        queue: Queue,
+        /// From where it would be filled.
+        exchange: Exchange,
+    },
     /// A queue that gets what is for another.
     #[error("queue {queue}: {exchange} {key} is not for it; bind its own only")]
     HearsAnothers {

@@ -176,6 +176,14 @@ impl Queue {
         }
     }
 
+    /// Whether nobody else than the controller puts anything into it.
+    pub(super) const fn is_filled_by_controller(&self) -> bool {
+        matches!(
+            self,
+            Self::Node(_) | Self::Answer(_) | Self::Mark | Self::Parked
+        )
+    }
+
     /// What brings messages into it, unless that is what its owner follows: then the key is left open.
     pub(super) fn source(&self) -> (Exchange, Option<String>) {
         let (exchange, key) = match self {

@@ -231,6 +231,26 @@ fn what_is_written_goes_into_a_queue() {
     );
 }
 
+/// D41
+#[test]
+fn what_only_the_controller_fills_it_may_write() {
+    for (exchange, queue) in [
+        (Exchange::Declarations, "node.n1"),
+        (Exchange::Answers, "enrol.t1"),
+        (Exchange::Control, "ctl.mark"),
+        (Exchange::Control, "parked"),
+    ] {
+        let found = found(|laid| {
+            user(laid, "controller").write.remove(&exchange);
+        });
+        let expected = format!("queue {queue}: the controller may not write to {exchange}");
+        assert!(
+            found.iter().any(|it| it.starts_with(&expected)),
+            "{found:?}"
+        );
+    }
+}
+
 /// D46
 #[test]
 fn a_name_no_broker_carries_is_found() {
