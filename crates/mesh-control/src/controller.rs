@@ -193,7 +193,7 @@ impl<M: Mint> Controller<M> {
             tally: Tally::default(),
         };
         controller.take_reports(kept.reports);
-        controller.doubt_every_declaration();
+        controller.doubt_what_is_unanswered();
         let mut effects = Vec::new();
         if controller.beginning {
             controller.begin_incarnation(now, &mut effects);
@@ -312,7 +312,7 @@ impl<M: Mint> Controller<M> {
         self.reports.clear();
         self.take_reports(kept.reports);
         self.records_changed();
-        self.doubt_every_declaration();
+        self.doubt_what_is_unanswered();
     }
 
     fn take_reports(&mut self, reports: BTreeMap<NodeName, Vec<Report>>) {

@@ -221,9 +221,26 @@ impl<M: Mint> Controller<M> {
     pub(super) fn doubt_every_declaration(&mut self) {
         let nodes: Vec<NodeName> = self.declarations.keys().cloned().collect();
         for node in nodes {
-            let unless_there = self.undeclared.get(&node).is_none_or(|u| u.unless_there);
-            self.doubt(&node, unless_there);
+            self.doubt_unless_told_otherwise(&node);
         }
+    }
+
+    /// Declarations that were stored may never have reached the bus. A node that has answered its has heard it, whether or
+    /// not the bus still has what it delivered: told the same again, each would only say the same again.
+    pub(super) fn doubt_what_is_unanswered(&mut self) {
+        let unanswered = self.declarations.iter().filter(|(node, told)| {
+            let answered = self.reports.get(*node).and_then(|reports| reports.back());
+            answered.is_none_or(|answer| answer.id.generation != told.generation)
+        });
+        let nodes: Vec<NodeName> = unanswered.map(|(node, _)| node.clone()).collect();
+        for node in nodes {
+            self.doubt_unless_told_otherwise(&node);
+        }
+    }
+
+    fn doubt_unless_told_otherwise(&mut self, node: &NodeName) {
+        let unless_there = self.undeclared.get(node).is_none_or(|u| u.unless_there);
+        self.doubt(node, unless_there);
     }
 
     /// A node is told with the next version of the bus.

@@ -60,6 +60,19 @@ fn a_start_looks_at_the_bus_and_tells_only_where_it_is_missing() {
 }
 
 #[test]
+fn a_start_tells_nobody_who_has_answered_what_he_was_told() {
+    let mut rig = Rig::with_node_a();
+    rig.join("b", 'B');
+    let answer = rig.report("a", 1);
+    rig.hear(says(&answer));
+    let rig = rig.restart(Start::Continued);
+    let told = told(&rig.said);
+    let told: Vec<_> = told.iter().map(|(told, _)| told.node.as_str()).collect();
+    assert_eq!(told, ["b"]);
+    assert!(rig.core.is_settled());
+}
+
+#[test]
 fn a_declaration_that_changed_while_one_was_on_its_way_is_told_after_it() {
     let mut rig = Rig::with_node_a();
     rig.bus = false;
