@@ -3,7 +3,7 @@
 use super::name::MAX_NAME;
 use super::refusal::{Refusal, refuse};
 use super::stream::Stream;
-use super::subject::{is_literal, is_subset, matches, overlaps, valid_filter};
+use super::subject::{is_literal, is_subset, matches, overlaps, valid_in_definition};
 use super::update::ConsumerField;
 
 /// How long a message waits for its ack where nothing says so, in nanoseconds (`JsAckWaitDefault`).
@@ -149,7 +149,7 @@ impl Consumer {
         if !is_literal(deliver) {
             return refuse(10079, "consumer deliver subject has wildcards");
         }
-        if !valid_filter(deliver) {
+        if !valid_in_definition(deliver) {
             return refuse(10112, "invalid push consumer deliver subject");
         }
         if stream
@@ -274,7 +274,7 @@ fn check_filters(filters: &[String]) -> Result<(), Refusal> {
     if filters.iter().any(String::is_empty) {
         return refuse(10139, "consumer filter in FilterSubjects cannot be empty");
     }
-    if !filters.iter().all(|filter| valid_filter(filter)) {
+    if !filters.iter().all(|filter| valid_in_definition(filter)) {
         return refuse(10052, "invalid subject");
     }
     let within = |(at, filter): (usize, &String)| {

@@ -2,7 +2,7 @@
 
 use super::name::MAX_NAME;
 use super::refusal::{Refusal, refuse};
-use super::subject::{is_subset, overlaps, valid_filter};
+use super::subject::{is_subset, overlaps, valid_in_definition};
 
 /// What of a stream's definition its creation is judged by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,7 +90,7 @@ fn check_subjects(subjects: &[String], no_ack: bool) -> Result<(), Refusal> {
     let mut rest = subjects;
     while let Some((subject, later)) = rest.split_first() {
         rest = later;
-        if !valid_filter(subject) {
+        if !valid_in_definition(subject) {
             return refuse(10052, "invalid subject");
         }
         if later.contains(subject) {

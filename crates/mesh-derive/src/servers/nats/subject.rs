@@ -8,9 +8,14 @@
 const BLANKS: [char; 5] = [' ', '\t', '\n', '\x0c', '\r'];
 
 /// Whether a subject may be subscribed or filtered by: `IsValidSubject` of `server/sublist.go`, with the check of runes
-/// (no NUL, no replacement character) that streams and subscriptions are held to.
+/// (no NUL, no replacement character) that subscriptions are held to.
 pub fn valid_filter(text: &str) -> bool {
-    if text.contains(['\0', char::REPLACEMENT_CHARACTER]) || text.contains(BLANKS) {
+    !text.contains(['\0', char::REPLACEMENT_CHARACTER]) && valid_in_definition(text)
+}
+
+/// Whether a subject may stand in a stream's or a consumer's definition: `IsValidSubject` without the check of runes.
+pub(super) fn valid_in_definition(text: &str) -> bool {
+    if text.contains(BLANKS) {
         return false;
     }
     let mut tail = false;
