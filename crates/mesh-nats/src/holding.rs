@@ -192,7 +192,7 @@ fn permissions(text: &str) -> BTreeMap<String, BTreeSet<Entry>> {
         if let Some((_, rest)) = line.split_once("nkey:") {
             let end = rest.find([',', '}']).unwrap_or(rest.len());
             let name = rest.get(..end).unwrap_or_default();
-            key = name.trim().trim_matches('"').to_owned();
+            name.trim().trim_matches('"').clone_into(&mut key);
             users.entry(key.clone()).or_default();
         }
         let Some(entries) = users.get_mut(&key) else {

@@ -68,7 +68,7 @@ fn becomes<K: Ord + Clone, V: Clone>(
     }
 }
 
-fn one<'a, K, V>(map: &'a mut BTreeMap<K, V>, pick: Index) -> Option<&'a mut V> {
+fn one<K, V>(map: &mut BTreeMap<K, V>, pick: Index) -> Option<&mut V> {
     let len = map.len();
     map.values_mut()
         .nth(if len == 0 { 0 } else { pick.index(len) })
