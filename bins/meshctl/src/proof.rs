@@ -50,6 +50,7 @@ fn matrix(rows: &[VerifiedPrincipal]) -> String {
                 row.allowed.to_string(),
                 row.refused.to_string(),
                 row.injections.to_string(),
+                row.untried.to_string(),
                 match row.differences.len() {
                     0 => "as derived".to_owned(),
                     some => format!("{some} differ"),
@@ -57,7 +58,14 @@ fn matrix(rows: &[VerifiedPrincipal]) -> String {
             ]
         })
         .collect();
-    let heading = ["PRINCIPAL", "ALLOWED", "REFUSED", "INJECTED", "THE BUS"];
+    let heading = [
+        "PRINCIPAL",
+        "ALLOWED",
+        "REFUSED",
+        "INJECTED",
+        "UNTRIED",
+        "THE BUS",
+    ];
     let mut text = table(heading, &cells);
     let differences = rows.iter().flat_map(|row| &row.differences);
     text.extend(differences.flat_map(|difference| ["! ", difference, "\n"]));
@@ -146,11 +154,12 @@ mod tests {
             allowed: 6,
             refused: 80,
             injections: 3,
+            untried: 0,
             differences: vec!["node/a publish x: must be refused, and was allowed".into()],
         }];
         let text = matrix(&rows);
         assert!(
-            text.contains("node/a     6        80       3         1 differ\n"),
+            text.contains("node/a     6        80       3         0        1 differ\n"),
             "{text}"
         );
         assert!(text.ends_with("! node/a publish x: must be refused, and was allowed\n"));

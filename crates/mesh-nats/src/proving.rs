@@ -41,6 +41,7 @@ impl NatsController {
                 allowed: tried.allowed,
                 refused: tried.refused,
                 injections: tried.injections,
+                untried: tried.untried,
                 differences: proof
                     .differences
                     .iter()
