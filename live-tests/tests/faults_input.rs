@@ -152,7 +152,7 @@ async fn a_token_that_is_no_good_makes_no_node() -> anyhow::Result<()> {
     expect(&refused, 5, &["for node one", "three", "--name"])?;
 
     let mut elsewhere = token.clone();
-    elsewhere.ca = CaFingerprint::from_bytes([7; 32]);
+    elsewhere.ca = Some(CaFingerprint::from_bytes([7; 32]));
     let refused = site.enrol(elsewhere.render().expose(), "ca", &[]).await?;
     expect(&refused, 1, &["another authority"])?;
     // Another mesh's token, as it is and as somebody would make it fit: this bus knows no such joiner.

@@ -161,6 +161,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
+    use mesh_agent::BusKind;
 
     use super::*;
     use crate::keys::{Certificates, Keys};
@@ -174,7 +175,7 @@ mod tests {
     fn begun(dir: &Path) -> Layout {
         let layout = Layout(dir.to_owned());
         private_dir(dir).unwrap();
-        Keys::open(&layout.keys(), Begun::Now).unwrap();
+        Keys::open(&layout.keys(), Begun::Now, BusKind::Nats).unwrap();
         Certificates::open(&layout.tls(), &[], Begun::Now).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
@@ -228,7 +229,7 @@ mod tests {
         let layout = begun(&dir.path().join("a"));
         let begun = layout.begun().unwrap();
         fs::remove_file(layout.keys().join("signing.seed")).unwrap();
-        let error = Keys::open(&layout.keys(), begun).unwrap_err();
+        let error = Keys::open(&layout.keys(), begun, BusKind::Nats).unwrap_err();
         assert!(error.to_string().contains("signing.seed"), "{error}");
         fs::remove_file(layout.tls().join("ca.key")).unwrap();
         let error = Certificates::open(&layout.tls(), &[], begun).unwrap_err();

@@ -1,9 +1,13 @@
 //! The controller's configuration: as typed, then as meant.
 
+mod amqp;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use amqp::TypedAmqp;
 use anyhow::{Context, anyhow, bail};
+use mesh_agent::BusKind;
 use mesh_host::Place;
 use mesh_model::MeshName;
 use mesh_store::EngineKind;
@@ -12,6 +16,8 @@ use serde::Deserialize;
 
 use crate::cli::{Cli, ConfigVerb};
 use crate::out;
+
+pub(crate) use amqp::{Amqp, Provisioner};
 
 /// The configuration as it is meant.
 #[derive(Debug, Clone)]
@@ -35,8 +41,20 @@ pub(crate) enum Bus {
     Managed(Managed),
     /// A NATS server somebody else runs.
     Server(Server),
+    /// A RabbitMQ somebody runs.
+    Amqp(Amqp),
     /// No broker: one machine, one node, in this process.
     Loopback,
+}
+
+impl Bus {
+    /// What it knows a key by.
+    pub(crate) const fn kind(&self) -> BusKind {
+        match self {
+            Self::Amqp(_) => BusKind::Amqp,
+            Self::Managed(_) | Self::Server(_) | Self::Loopback => BusKind::Nats,
+        }
+    }
 }
 
 /// A NATS server this controller brings along.
@@ -101,6 +119,7 @@ struct TypedWindow {
 struct TypedBus {
     default: Option<String>,
     nats: Option<TypedNats>,
+    amqp: Option<TypedAmqp>,
     loopback: Option<TypedLoopback>,
 }
 
@@ -164,7 +183,7 @@ impl Config {
             mesh,
             engine,
             window,
-            bus: bus(typed.bus)?,
+            bus: bus(typed.bus, file.as_deref())?,
             file,
         })
     }
@@ -178,13 +197,25 @@ fn read(file: &Path) -> anyhow::Result<Typed> {
     Ok(mesh_files::read(&file.display().to_string(), &text)?)
 }
 
-fn bus(typed: TypedBus) -> anyhow::Result<Bus> {
+fn bus(typed: TypedBus, file: Option<&Path>) -> anyhow::Result<Bus> {
+    if typed.nats.is_some() && typed.amqp.is_some() {
+        bail!(
+            "bus: both [bus.nats] and [bus.amqp] are there, and in this release a mesh is on one bus; leave one out"
+        );
+    }
     let chosen = typed.default.as_deref();
-    match (chosen, typed.nats, typed.loopback) {
-        (Some("loopback"), _, _) | (None, None, Some(_)) => Ok(Bus::Loopback),
-        (Some("nats") | None, nats, _) => nats_bus(nats.unwrap_or_default()),
-        (Some(other), _, _) => Err(anyhow!(
-            "bus.default = {other:?}: this release has \"nats\" and \"loopback\""
+    match (chosen, typed.nats, typed.amqp, typed.loopback) {
+        (Some("loopback"), ..) | (None, None, None, Some(_)) => Ok(Bus::Loopback),
+        (Some("amqp") | None, _, Some(amqp), _) => amqp.meant(file).map(Bus::Amqp),
+        (Some("amqp"), ..) => {
+            bail!("bus.default = \"amqp\" needs [bus.amqp] with url and management_url")
+        }
+        (Some("nats"), _, Some(_), _) => {
+            bail!("bus.default = \"nats\", and [bus.amqp] is there; leave it out")
+        }
+        (Some("nats") | None, nats, ..) => nats_bus(nats.unwrap_or_default()),
+        (Some(other), ..) => Err(anyhow!(
+            "bus.default = {other:?}: this release has \"nats\", \"amqp\" and \"loopback\""
         )),
     }
 }
@@ -268,6 +299,7 @@ impl Config {
         };
         let bus = match &self.bus {
             Bus::Loopback => "loopback".to_owned(),
+            Bus::Amqp(amqp) => amqp.to_string(),
             Bus::Server(server) => format!("nats server {}", server.urls.join(",")),
             Bus::Managed(managed) => format!("nats managed {}:{}", managed.listen, managed.port),
         };
@@ -317,41 +349,13 @@ const SKELETON: &str = r#"version = 1
 # port = 0                 # 0 takes a free one and keeps it
 # names = ["bus.example"]  # what hosts elsewhere call this machine
 # sync = "2m"              # when the server has what it confirms on disk; "always" is safest and slow
+
+# [bus.amqp]               # instead of [bus.nats]: a RabbitMQ somebody runs
+# url = "amqps://bus.example:5671/mesh"
+# management_url = "https://bus.example:15671"
+# ca = "ca.pem"            # who vouches for the broker's certificate
+# provisioner_file = "provisioner"    # 0600, one line USER:PASSWORD of an administrator of the broker
 "#;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn meant(text: &str) -> anyhow::Result<Config> {
-        Config::meant(mesh_files::read("controller.toml", text)?, None)
-    }
-
-    #[test]
-    fn the_skeleton_means_the_defaults() {
-        let config = meant(SKELETON).unwrap();
-        assert!(matches!(config.bus, Bus::Managed(Managed { port: 0, .. })));
-        assert_eq!(config.window.bound, Limits::default().bound);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_its_key() {
-        for (text, said) in [
-            ("version = 1\n[window]\nbund = \"1m\"", "did you mean"),
-            ("version = 1\n[window]\nbound = \"soon\"", "window.bound"),
-            ("version = 1\n[bus]\ndefault = \"mqtt\"", "bus.default"),
-            ("version = 1\n[bus.nats]\nkind = \"server\"", "needs urls"),
-            ("version = 1\n[bus.nats]\nkind = \"own\"", "bus.nats.kind"),
-            ("version = 1\n[bus.nats]\nca = \"x\"", "belong to kind"),
-            (
-                "version = 1\n[bus.nats]\nlisten = \"0.0.0.0\"",
-                "needs names",
-            ),
-            ("version = 1\n[store]\nengine = \"oracle\"", "store.engine"),
-            ("[store]\n", "version = 1"),
-        ] {
-            let error = format!("{:#}", meant(text).unwrap_err());
-            assert!(error.contains(said), "{text}: {error}");
-        }
-    }
-}
+mod tests;

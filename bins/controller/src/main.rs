@@ -1,5 +1,6 @@
 //! The mesh's controller.
 
+mod amqp;
 mod backup;
 mod cli;
 mod config;

@@ -32,8 +32,8 @@ pub(crate) struct NatsBus {
 pub(crate) struct Reach {
     /// Where.
     pub(crate) urls: Vec<String>,
-    /// Who vouches for it.
-    pub(crate) ca: CaFingerprint,
+    /// Who vouches for it; nothing for one on loopback that has nobody.
+    pub(crate) ca: Option<CaFingerprint>,
 }
 
 /// What of a bus of ours stands in subjects.
@@ -107,7 +107,7 @@ pub(crate) async fn start(
         server: Some(server),
         reach: Reach {
             urls,
-            ca: certificates.authority.fingerprint(),
+            ca: Some(certificates.authority.fingerprint()),
         },
     })
 }

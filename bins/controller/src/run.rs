@@ -16,6 +16,7 @@ use mesh_wire::decode_mark;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::amqp::{self, AmqpBus};
 use crate::cli::Cli;
 use crate::config::{Bus, Config};
 use crate::keys::{Keys, private_dir};
@@ -59,7 +60,7 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
     let Some(store) = unless(&stop, opening).await? else {
         return Ok(());
     };
-    let keys = Keys::open(&layout.keys(), begun)?;
+    let keys = Keys::open(&layout.keys(), begun, config.bus.kind())?;
     if begun == Begun::Now {
         layout.begin()?;
     }
@@ -72,6 +73,10 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
     };
     let result = match &config.bus {
         Bus::Loopback => loopback::run(&service, stop).await,
+        Bus::Amqp(amqp) => match unless(&stop, amqp::open(amqp)).await? {
+            Some(amqp) => over_amqp(&service, amqp, stop).await,
+            None => Ok(()),
+        },
         Bus::Managed(managed) => {
             let plan = plan(config, &store);
             let starting = managed::start(managed, layout, &keys, &plan, begun);
@@ -152,6 +157,20 @@ async fn over_nats(
     result
 }
 
+async fn over_amqp(
+    service: &Service<'_>,
+    amqp: AmqpBus,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let bus = Arc::new(amqp.bus);
+    let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
+    let surface = Surface::new(handle, Arc::clone(&bus), service, Some(amqp.reach));
+    say_how_to_join(service);
+    let result = side_by_side(running, surface, service.layout, stop).await;
+    bus.close().await;
+    result
+}
+
 /// A controller nobody has joined yet says how that is done.
 fn say_how_to_join(service: &Service<'_>) {
     let joined = |fact: &Fact| matches!(fact, Fact::Node(..));
@@ -195,7 +214,7 @@ pub(crate) async fn prepare<B: ControllerBus>(
         kept,
         start,
         settings,
-        mint: SystemMint,
+        mint: SystemMint(config.bus.kind()),
         signer: Signer::new(move |message| mesh_auth::sign::sign(&signing, message)),
         clock: mesh_host::now,
     }))

@@ -48,13 +48,14 @@ pub(crate) async fn open(
         server: None,
         reach: Reach {
             urls: server.urls.clone(),
-            ca: vouching(&pem)?,
+            ca: Some(vouching("bus.nats.ca", &pem)?),
         },
     })
 }
 
-fn vouching(pem: &str) -> anyhow::Result<CaFingerprint> {
+/// The authority in a file that this key of the configuration names.
+pub(crate) fn vouching(key: &str, pem: &str) -> anyhow::Result<CaFingerprint> {
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes())
-        .map_err(|error| anyhow::anyhow!("bus.nats.ca holds no certificate: {error}"))?;
+        .map_err(|error| anyhow::anyhow!("{key} holds no certificate: {error}"))?;
     Ok(fingerprint(&certificate))
 }

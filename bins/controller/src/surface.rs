@@ -5,6 +5,7 @@ mod proof;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mesh_agent::BusKind;
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
     DoctorReport, Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine,
@@ -14,7 +15,7 @@ use mesh_auth::keys::{SigningPublic, UserKey};
 use mesh_auth::token::Token;
 use mesh_bus::{ControllerBus, ControllerHandle, Gone};
 use mesh_control::{Command, Controller, Fact, Preview, Status};
-use mesh_model::{MeshName, NodeName, PublicKey, SeatName, TokenId, TokenRecord};
+use mesh_model::{MeshName, NodeName, SeatName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -35,6 +36,7 @@ struct Shared<B> {
     bus: Arc<B>,
     ledger: StoreLedger,
     pinned: SigningPublic,
+    kind: BusKind,
     reach: Option<Reach>,
     allow_faults: bool,
     faults: Mutex<JoinSet<()>>,
@@ -62,6 +64,7 @@ impl<B: ControllerBus> Surface<B> {
                 bus,
                 ledger: service.store.ledger.clone(),
                 pinned: service.keys.signing.public(),
+                kind: service.config.bus.kind(),
                 reach,
                 allow_faults: service.cli.allow_faults,
                 faults: Mutex::new(JoinSet::new()),
@@ -168,8 +171,7 @@ impl<B: ControllerBus> Control for Surface<B> {
         who: Caller,
     ) -> Result<TokenCreated, ApiError> {
         let Some(reach) = &self.shared.reach else {
-            let message =
-                "a mesh on a loopback bus has one node, this machine; hosts join a mesh on NATS";
+            let message = "a mesh on a loopback bus has one node, this machine; hosts join a mesh on NATS or RabbitMQ";
             return Err(ApiError::new(Code::Invalid, message));
         };
         if !(1..=LONGEST_TOKEN).contains(&request.ttl_secs) {
@@ -185,7 +187,7 @@ impl<B: ControllerBus> Control for Surface<B> {
         let expires = mesh_host::now().plus(request.ttl_secs.saturating_mul(1000));
         let id = token_id(&key)?;
         let record = TokenRecord {
-            key: PublicKey::new(key.public().as_str()).map_err(failed)?,
+            key: self.shared.kind.public(&key).map_err(failed)?,
             expires,
             node: request.node.clone(),
             labels: request.labels,

@@ -49,7 +49,7 @@ pub(crate) fn not_connected(token: &Token, error: BusError) -> Failure {
     match &error {
         BusError::Refused { .. } => denied(token, error),
         // The refusal of a certificate comes through the client as text; of all errors it alone names the fingerprint.
-        BusError::Away(why) if why.contains(&token.ca.to_string()) => Failure::new(
+        BusError::Away(why) if token.ca.is_some_and(|ca| why.contains(&ca.to_string())) => Failure::new(
             Exit::Failed,
             anyhow::anyhow!(
                 "the server at {urls} is not the one of this token: its certificate comes from another authority ({why})"
@@ -96,7 +96,7 @@ mod tests {
         Token {
             mesh: "home".parse().unwrap(),
             urls: vec!["tls://bus.example:4222".to_owned()],
-            ca: CaFingerprint::from_bytes([0xab; 32]),
+            ca: Some(CaFingerprint::from_bytes([0xab; 32])),
             id: "t1".parse().unwrap(),
             joiner: UserKey::generate().unwrap(),
             controller: SigningKey::generate().unwrap().public(),
@@ -117,7 +117,7 @@ mod tests {
         let token = token();
         let other_ca = format!(
             "TLS error: none is the mesh's CA with the fingerprint {}",
-            token.ca
+            token.ca.unwrap()
         );
         for (error, exit, said) in [
             (refused(), Exit::Denied, "spent, revoked, or has expired"),

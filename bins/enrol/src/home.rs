@@ -68,8 +68,8 @@ pub(crate) struct Accepted {
     pub bus: BusFacts,
     /// What vouches for its key, on a bus that wants that.
     pub jwt: Option<String>,
-    /// The certificate of the bus's authority.
-    pub ca_pem: String,
+    /// The certificate of the bus's authority, where it has one.
+    pub ca_pem: Option<String>,
 }
 
 /// What to do with a directory.
@@ -167,8 +167,14 @@ impl Home {
                 .context("the credential in the controller's answer")?;
             Credentials::Jwt(vouched).write(&self.credential())?;
         }
-        let ca = self.dir.join("ca.pem");
-        write_public(&ca, &accepted.ca_pem)?;
+        let ca = match accepted.ca_pem {
+            Some(pem) => {
+                let path = self.dir.join("ca.pem");
+                write_public(&path, &pem)?;
+                Some(path)
+            }
+            None => None,
+        };
         let config = AgentConfig {
             node: accepted.node,
             mesh: accepted.mesh,

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mesh_agent::{JoinPace, join, verifier};
-use mesh_auth::tls::{PinnedCa, pinned_client_config};
+use mesh_agent::{BusKind, JoinPace, join, verifier};
+use mesh_amqp::{AmqpJoiner, BrokerUrl, Trust, greet};
+use mesh_auth::tls::{CaFingerprint, PinnedCa, pinned_client_config};
 use mesh_auth::token::Token;
 use mesh_bus::JoinerBus;
-use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer, PublicKey};
-use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsJoiner};
+use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer};
+use mesh_nats::NatsJoiner;
 
 use crate::cli::Cli;
 use crate::exit::{Exit, Failure, not_answered, not_connected};
@@ -62,25 +63,95 @@ fn check(token: &Token, now: u64) -> Result<(), Failure> {
 }
 
 async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Failure> {
-    let (tls, ca) = pinned_client_config(token.ca).map_err(anyhow::Error::new)?;
-    let endpoint = Endpoint {
+    let name = format!("joiner/{}", token.id);
+    match BusKind::of(&token.urls) {
+        BusKind::Nats => over_nats(cli, token, keys, name).await,
+        BusKind::Amqp => over_amqp(cli, token, keys, &name).await,
+    }
+}
+
+async fn over_nats(
+    cli: &Cli,
+    token: &Token,
+    keys: &HostKeys,
+    name: String,
+) -> Result<Accepted, Failure> {
+    let pinned = token.ca.context(NOBODY_VOUCHES)?;
+    let (tls, ca) = pinned_client_config(pinned).map_err(anyhow::Error::new)?;
+    let endpoint = mesh_nats::Endpoint {
         urls: token.urls.clone(),
         tls: Some(tls),
-        name: format!("joiner/{}", token.id),
+        name,
     };
-    let credential = Credential::NKeySeed(token.joiner.seed().expose().to_owned());
-    let dialling = Dialling {
-        first: FirstAttempt::MustSucceed,
+    let credential = mesh_nats::Credential::NKeySeed(token.joiner.seed().expose().to_owned());
+    let dialling = mesh_nats::Dialling {
+        first: mesh_nats::FirstAttempt::MustSucceed,
         seed: mesh_host::seed(),
     };
     let bus = NatsJoiner::connect(&endpoint, &credential, &token.id, dialling)
         .await
         .map_err(|error| not_connected(token, error))?;
+    let answer = converse(cli, token, keys, &bus).await?;
+    accepted(answer, Some(certificate(&ca)?))
+}
+
+async fn over_amqp(
+    cli: &Cli,
+    token: &Token,
+    keys: &HostKeys,
+    name: &str,
+) -> Result<Accepted, Failure> {
+    let ca_pem = match token.ca {
+        Some(pinned) => Some(shown_ca(token, pinned).await?),
+        None => None,
+    };
+    let trust = ca_pem.as_deref().map(Trust::of_pem).transpose();
+    let trust = trust.map_err(anyhow::Error::new)?;
+    let endpoint = mesh_amqp::Endpoint::of_urls(&token.urls, trust, name)
+        .context("the token's address of the bus; create a new token")?;
+    let credential = mesh_amqp::Credential::of_seed(token.joiner.seed().expose());
+    let dialling = mesh_amqp::Dialling {
+        first: mesh_amqp::FirstAttempt::MustSucceed,
+        seed: mesh_host::seed(),
+    };
+    let bus = AmqpJoiner::connect(&endpoint, &credential, &token.id, dialling)
+        .await
+        .map_err(|error| not_connected(token, error))?;
+    let answer = converse(cli, token, keys, &bus).await?;
+    accepted(answer, ca_pem)
+}
+
+/// The certificate of the authority a token pins, as the broker shows it: before anybody logs in, since a password goes
+/// to whoever is at the other end.
+async fn shown_ca(token: &Token, pinned: CaFingerprint) -> Result<String, Failure> {
+    let urls = token.urls.iter().map(|url| url.parse::<BrokerUrl>());
+    let servers = urls
+        .map(|url| url.map(|url| (url.host, url.port)))
+        .collect::<Result<Vec<_>, _>>()
+        .context("the token's address of the bus; create a new token")?;
+    let (tls, ca) = pinned_client_config(pinned).map_err(anyhow::Error::new)?;
+    let greeted = greet(&servers, tls).await;
+    greeted.map_err(|error| not_connected(token, error))?;
+    Ok(certificate(&ca)?)
+}
+
+fn certificate(ca: &PinnedCa) -> anyhow::Result<String> {
+    ca.certificate_pem()
+        .context("the bus was reached without showing who vouches for it")
+}
+
+async fn converse<B: JoinerBus>(
+    cli: &Cli,
+    token: &Token,
+    keys: &HostKeys,
+    bus: &B,
+) -> Result<EnrolmentAnswer, Failure> {
     cli.say(&format!(
         "connected to the bus of mesh {}; asking",
         token.mesh
     ));
-    let key = PublicKey::new(keys.user.public().as_str()).map_err(anyhow::Error::new)?;
+    let key = BusKind::of(&token.urls).public(&keys.user);
+    let key = key.map_err(anyhow::Error::new)?;
     let box_key = BoxPublicKey::new(keys.secrets.public().as_str()).map_err(anyhow::Error::new)?;
     let enrolment = || Enrolment {
         node: cli.name.clone(),
@@ -93,13 +164,12 @@ async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Fail
         again: AGAIN,
         within: cli.timeout,
     };
-    let answer = join(&bus, enrolment, &verifier(token.controller.clone()), pace)
+    join(bus, enrolment, &verifier(token.controller.clone()), pace)
         .await
-        .map_err(|error| not_answered(token, error))?;
-    accepted(answer, &ca)
+        .map_err(|error| not_answered(token, error))
 }
 
-fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure> {
+fn accepted(answer: EnrolmentAnswer, ca_pem: Option<String>) -> Result<Accepted, Failure> {
     match answer {
         EnrolmentAnswer::Accepted {
             mesh,
@@ -111,9 +181,7 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
             node,
             bus,
             jwt,
-            ca_pem: ca
-                .certificate_pem()
-                .context("the bus was reached without showing who vouches for it")?,
+            ca_pem,
         }),
         EnrolmentAnswer::Refused(refusal) => {
             let error = anyhow::Error::new(refusal).context("the controller refuses this host");
@@ -122,13 +190,14 @@ fn accepted(answer: EnrolmentAnswer, ca: &PinnedCa) -> Result<Accepted, Failure>
     }
 }
 
+const NOBODY_VOUCHES: &str =
+    "the token does not say who vouches for the bus; create a new one with `meshctl token create`";
 /// How often it is asked; the same pair of token and key gets the same answer.
 const AGAIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use mesh_auth::keys::{SigningKey, UserKey};
-    use mesh_auth::tls::CaFingerprint;
     use mesh_model::EnrolmentRefusal;
 
     use super::*;
@@ -136,14 +205,13 @@ mod tests {
     #[test]
     fn whatever_the_controller_refuses_is_denied() {
         let (token, node) = ("t1".parse().unwrap(), "web-1".parse().unwrap());
-        let (_, ca) = pinned_client_config(CaFingerprint::from_bytes([0; 32])).unwrap();
         for refusal in [
             EnrolmentRefusal::Spent { token, node },
             EnrolmentRefusal::NoName,
             EnrolmentRefusal::ClockSkew { seconds: 900 },
         ] {
             let said = refusal.to_string();
-            let failure = accepted(EnrolmentAnswer::Refused(refusal), &ca).unwrap_err();
+            let failure = accepted(EnrolmentAnswer::Refused(refusal), None).unwrap_err();
             assert_eq!(failure.exit, Exit::Denied, "{said}");
             assert!(format!("{:#}", failure.error).contains(&said), "{said}");
         }
@@ -154,7 +222,7 @@ mod tests {
         let token = Token {
             mesh: "home".parse().unwrap(),
             urls: vec![],
-            ca: CaFingerprint::from_bytes([0; 32]),
+            ca: None,
             id: "t1".parse().unwrap(),
             joiner: UserKey::generate().unwrap(),
             controller: SigningKey::generate().unwrap().public(),

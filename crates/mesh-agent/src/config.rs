@@ -5,11 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mesh_amqp::{Endpoint, InvalidUrl};
 use mesh_auth::keyfile::{KeyFileError, write_public};
 use mesh_auth::keys::SigningPublic;
 use mesh_files::FileError;
 use mesh_model::{BusFacts, MeshName, NodeName};
 use serde::{Deserialize, Serialize};
+
+use crate::BusKind;
 
 /// What an agent is told; every path is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +23,8 @@ pub struct AgentConfig {
     pub mesh: MeshName,
     /// Where the bus is reached; never empty.
     pub urls: Vec<String>,
-    /// The certificate authority the bus's certificate must come from.
-    pub ca: PathBuf,
+    /// The certificate authority the bus's certificate must come from; nothing for a bus on loopback that has none.
+    pub ca: Option<PathBuf>,
     /// What proves the node to the bus.
     pub credential: PathBuf,
     /// The key secrets are sealed to.
@@ -102,7 +105,8 @@ struct Typed {
     node: NodeName,
     mesh: MeshName,
     urls: Vec<String>,
-    ca: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ca: Option<PathBuf>,
     credential: PathBuf,
     box_key: PathBuf,
     controller: SigningPublic,
@@ -112,7 +116,8 @@ struct Typed {
     heartbeat: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state_dir: Option<PathBuf>,
-    bus: TypedBus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bus: Option<TypedBus>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -153,18 +158,33 @@ impl AgentConfig {
             key,
             why,
         };
+        let urls = urls(typed.urls).map_err(|why| value("urls", why))?;
+        let kind = BusKind::of(&urls);
+        if typed.ca.is_none() && !urls.iter().all(|url| url.starts_with("amqp:")) {
+            let why = "names nobody who vouches for the bus; write ca = \"ca.pem\"";
+            return Err(value("ca", why.to_owned()));
+        }
+        let bus = match (kind, typed.bus) {
+            (BusKind::Nats, None) => {
+                let why = "names no account; write [bus] with account = \"MESH\"";
+                return Err(value("bus", why.to_owned()));
+            }
+            // Nothing of a broker stands in subjects.
+            (BusKind::Amqp, _) => BusFacts::default(),
+            (BusKind::Nats, Some(bus)) => BusFacts {
+                domain: bus.domain,
+                account: bus.account,
+            },
+        };
         Ok(Self {
             node: typed.node,
             mesh: typed.mesh,
-            urls: urls(typed.urls).map_err(|why| value("urls", why))?,
-            ca: dir.join(typed.ca),
+            urls,
+            ca: typed.ca.map(|ca| dir.join(ca)),
             credential: dir.join(typed.credential),
             box_key: dir.join(typed.box_key),
             controller: typed.controller,
-            bus: BusFacts {
-                domain: typed.bus.domain,
-                account: typed.bus.account,
-            },
+            bus,
             runtime: typed.runtime,
             heartbeat: match typed.heartbeat {
                 Some(text) => heartbeat(&text).map_err(|why| value("heartbeat", why))?,
@@ -183,7 +203,7 @@ impl AgentConfig {
             node: self.node.clone(),
             mesh: self.mesh.clone(),
             urls: self.urls.clone(),
-            ca: inside(&self.ca),
+            ca: self.ca.as_deref().map(inside),
             credential: inside(&self.credential),
             box_key: inside(&self.box_key),
             controller: self.controller.clone(),
@@ -191,12 +211,17 @@ impl AgentConfig {
             heartbeat: (self.heartbeat != Self::HEARTBEAT)
                 .then(|| humantime::format_duration(self.heartbeat).to_string()),
             state_dir: (self.state_dir != dir).then(|| inside(&self.state_dir)),
-            bus: TypedBus {
+            bus: (self.kind() == BusKind::Nats).then(|| TypedBus {
                 domain: self.bus.domain.clone(),
                 account: self.bus.account.clone(),
-            },
+            }),
         };
         Ok(format!("version = 1\n{}", toml::to_string(&typed)?))
+    }
+
+    /// Which kind of bus it is.
+    pub fn kind(&self) -> BusKind {
+        BusKind::of(&self.urls)
     }
 
     /// Writes the file, whole or not at all. It holds no secret, only where they are.
@@ -210,6 +235,13 @@ impl AgentConfig {
 fn urls(urls: Vec<String>) -> Result<Vec<String>, String> {
     if urls.is_empty() {
         return Err("names no server; write for instance [\"tls://bus.example:4222\"]".to_owned());
+    }
+    if BusKind::of(&urls) == BusKind::Amqp {
+        // Whether they go together is known before anybody is to be trusted.
+        return match Endpoint::of_urls(&urls, None, "") {
+            Ok(_) | Err(InvalidUrl::Untrusted { .. }) => Ok(urls),
+            Err(error) => Err(error.to_string()),
+        };
     }
     let is_url = |url: &&String| url.starts_with("tls://") || url.starts_with("nats://");
     match urls.iter().find(|url| !is_url(url)) {
@@ -261,7 +293,7 @@ account = "MESH"
     #[test]
     fn what_enrolment_writes_is_read_and_written_again_byte_for_byte() {
         let config = parse(WRITTEN).unwrap();
-        assert_eq!(config.ca, Path::new("/etc/mesh/ca.pem"));
+        assert_eq!(config.ca.as_deref(), Some(Path::new("/etc/mesh/ca.pem")));
         assert_eq!(config.state_dir, Path::new("/etc/mesh"));
         assert_eq!(config.heartbeat, AgentConfig::HEARTBEAT);
         assert_eq!(config.runtime, RuntimeKind::Process);
@@ -281,9 +313,25 @@ account = "MESH"
         assert_eq!(config.runtime, RuntimeKind::DryRun);
         assert_eq!(config.heartbeat, Duration::from_secs(2));
         assert_eq!(config.state_dir, Path::new("/srv/mesh"));
-        assert_eq!(config.ca, Path::new("/etc/ssl/mesh.pem"));
+        assert_eq!(config.ca.as_deref(), Some(Path::new("/etc/ssl/mesh.pem")));
         assert_eq!(config.bus.domain.as_deref(), Some("hub"));
         assert_eq!(config.render(Path::new("/etc/mesh")).unwrap(), text);
+    }
+
+    #[test]
+    fn a_node_of_a_broker_needs_no_account_and_on_loopback_nobody_who_vouches() {
+        let encrypted = WRITTEN
+            .replace("tls://bus.example:4222", "amqps://bus.example:5671/mesh")
+            .replace("\n[bus]\naccount = \"MESH\"\n", "");
+        let plain = encrypted
+            .replace("amqps://bus.example:5671", "amqp://127.0.0.1:5672")
+            .replace("ca = \"ca.pem\"\n", "");
+        for text in [encrypted, plain] {
+            let config = parse(&text).unwrap();
+            assert_eq!(config.kind(), BusKind::Amqp);
+            assert_eq!(config.bus, BusFacts::default());
+            assert_eq!(config.render(Path::new("/etc/mesh")).unwrap(), text);
+        }
     }
 
     #[test]
@@ -309,6 +357,9 @@ account = "MESH"
                 "urls: names no server",
             ),
             ("tls://", "http://", "urls: \"http://bus.example:4222\""),
+            ("tls://", "amqp://", "neither encrypted nor on loopback"),
+            ("ca = \"ca.pem\"\n", "", "ca: names nobody who vouches"),
+            ("[bus]\naccount = \"MESH\"\n", "", "bus: names no account"),
             ("\"process\"", "\"docker\"", "is none of process, dry-run"),
             (
                 "[bus]",

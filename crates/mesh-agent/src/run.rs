@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mesh_amqp::{AmqpNode, InvalidTrust, InvalidUrl, Trust};
 use mesh_auth::creds::{Credentials, CredentialsFileError};
 use mesh_auth::keyfile::{KeyFileError, read_secret};
 use mesh_auth::keys::{BoxKey, KeyTextError, SigningPublic};
@@ -14,12 +15,12 @@ use mesh_bus::{AgentLoop, AgentParts, BusError, NodeBus, Verifier};
 use mesh_control::AgentSettings;
 use mesh_derive::Bounds;
 use mesh_model::NodeName;
-use mesh_nats::{Credential, Dialling, Endpoint, FirstAttempt, NatsNode};
+use mesh_nats::{Credential, NatsNode};
 use mesh_runtime::{DryRun, HostConfig, Pace, ProcessRuntime, Runtime, RuntimeError};
 
 use crate::{
-    AgentConfig, DiskMemory, HostWorkloads, LoadError, RuntimeKind, StateDir, Surroundings,
-    TakeStateDirError,
+    AgentConfig, BusKind, DiskMemory, HostWorkloads, LoadError, RuntimeKind, StateDir,
+    Surroundings, TakeStateDirError,
 };
 
 /// What an agent needs besides a bus.
@@ -70,6 +71,12 @@ pub enum RunAgentError {
     /// The certificate authority.
     #[error(transparent)]
     Ca(#[from] TrustError),
+    /// The certificate authority of a broker.
+    #[error("the certificate authority cannot be used; copy ca.pem from another node")]
+    BrokerCa(#[from] InvalidTrust),
+    /// Where the broker is.
+    #[error("the addresses of the bus in agent.toml")]
+    Address(#[from] InvalidUrl),
     /// Its memory.
     #[error(transparent)]
     Memory(#[from] LoadError),
@@ -88,33 +95,74 @@ pub async fn run(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), RunAgentError> {
     let state = StateDir::take(&config.state_dir).await?;
-    let credential = bus_credential(&Credentials::read(&config.credential)?);
+    let credentials = Credentials::read(&config.credential)?;
     let box_key = read_box_key(&config)?;
-    let endpoint = endpoint(&config)?;
-    let idle = Duration::from_secs(Bounds::default().idle_heartbeat_secs.into());
-    let dialling = Dialling {
-        first: FirstAttempt::MayFail,
-        seed: mesh_host::seed(),
-    };
-    let facts = config.bus.clone();
-    let bus =
-        NatsNode::connect(&endpoint, &credential, &config.node, facts, idle, dialling).await?;
+    let ca = read_ca(&config)?;
+    let seed = mesh_host::seed();
     let host = AgentHost {
-        verifier: verifier(config.controller),
+        verifier: verifier(config.controller.clone()),
         heartbeat: config.heartbeat,
         runtime: config.runtime,
         surroundings: Surroundings {
             node: config.node.clone(),
-            urls: config.urls,
-            ca: Some(config.ca),
-            bus: config.bus,
+            urls: config.urls.clone(),
+            ca: config.ca.clone(),
+            bus: config.bus.clone(),
             box_key,
             credentials: state.credentials(),
         },
-        node: config.node,
+        node: config.node.clone(),
         state,
     };
-    run_over(bus, host, stop).await
+    match config.kind() {
+        BusKind::Nats => {
+            let bus = over_nats(&config, &credentials, ca.as_deref(), seed).await?;
+            run_over(bus, host, stop).await
+        }
+        BusKind::Amqp => {
+            let bus = over_amqp(&config, &credentials, ca.as_deref(), seed).await?;
+            run_over(bus, host, stop).await
+        }
+    }
+}
+
+async fn over_nats(
+    config: &AgentConfig,
+    credentials: &Credentials,
+    ca: Option<&str>,
+    seed: u64,
+) -> Result<NatsNode, RunAgentError> {
+    let endpoint = mesh_nats::Endpoint {
+        urls: config.urls.clone(),
+        tls: ca.map(ca_client_config).transpose()?,
+        name: format!("node/{}", config.node),
+    };
+    let credential = bus_credential(credentials);
+    let idle = Duration::from_secs(Bounds::default().idle_heartbeat_secs.into());
+    let dialling = mesh_nats::Dialling {
+        first: mesh_nats::FirstAttempt::MayFail,
+        seed,
+    };
+    let facts = config.bus.clone();
+    let connected = NatsNode::connect(&endpoint, &credential, &config.node, facts, idle, dialling);
+    Ok(connected.await?)
+}
+
+async fn over_amqp(
+    config: &AgentConfig,
+    credentials: &Credentials,
+    ca: Option<&str>,
+    seed: u64,
+) -> Result<AmqpNode, RunAgentError> {
+    let name = format!("node/{}", config.node);
+    let trust = ca.map(Trust::of_pem).transpose()?;
+    let endpoint = mesh_amqp::Endpoint::of_urls(&config.urls, trust, &name)?;
+    let credential = mesh_amqp::Credential::of_seed(credentials.key().seed().expose());
+    let dialling = mesh_amqp::Dialling {
+        first: mesh_amqp::FirstAttempt::MayFail,
+        seed,
+    };
+    Ok(AmqpNode::connect(&endpoint, &credential, &config.node, dialling).await?)
 }
 
 /// Runs an agent over any bus until `stop` is ready; what it started goes on running.
@@ -189,16 +237,15 @@ fn read_box_key(config: &AgentConfig) -> Result<BoxKey, RunAgentError> {
     })
 }
 
-fn endpoint(config: &AgentConfig) -> Result<Endpoint, RunAgentError> {
-    let ca = fs::read_to_string(&config.ca).map_err(|source| RunAgentError::CaFile {
-        path: config.ca.clone(),
+fn read_ca(config: &AgentConfig) -> Result<Option<String>, RunAgentError> {
+    let Some(path) = &config.ca else {
+        return Ok(None);
+    };
+    let read = fs::read_to_string(path).map_err(|source| RunAgentError::CaFile {
+        path: path.clone(),
         source,
-    })?;
-    Ok(Endpoint {
-        urls: config.urls.clone(),
-        tls: Some(ca_client_config(&ca)?),
-        name: format!("node/{}", config.node),
-    })
+    });
+    read.map(Some)
 }
 
 #[cfg(test)]

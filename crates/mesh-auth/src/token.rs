@@ -25,8 +25,8 @@ pub struct Token {
     pub mesh: MeshName,
     /// Where the bus is reached.
     pub urls: Vec<String>,
-    /// The certificate authority the bus's certificate must come from.
-    pub ca: CaFingerprint,
+    /// The certificate authority the bus's certificate must come from; nothing for a bus on loopback that has none.
+    pub ca: Option<CaFingerprint>,
     /// The token's id, under which the joiner asks.
     pub id: TokenId,
     /// The joiner's bootstrap credential.
@@ -63,7 +63,7 @@ impl Token {
         let form = FormV1 {
             mesh: self.mesh.as_str(),
             urls: self.urls.iter().map(String::as_str).collect(),
-            ca: *self.ca.as_bytes(),
+            ca: self.ca.map_or(NO_CA, |ca| *ca.as_bytes()),
             id: self.id.as_str(),
             joiner: &self.joiner.seed_bytes(),
             controller: &self.controller.to_bytes(),
@@ -86,7 +86,7 @@ impl Token {
         Ok(Self {
             mesh: form.mesh.parse()?,
             urls: form.urls.into_iter().map(str::to_owned).collect(),
-            ca: CaFingerprint::from_bytes(form.ca),
+            ca: (form.ca != NO_CA).then(|| CaFingerprint::from_bytes(form.ca)),
             id: form.id.parse()?,
             joiner: UserKey::from_seed_bytes(form.joiner).map_err(ReadTokenError::Key)?,
             controller: SigningPublic::from_bytes(form.controller).map_err(ReadTokenError::Key)?,
@@ -255,6 +255,8 @@ fn checksum(payload: &[u8]) -> [u8; CHECKSUM_BYTES] {
 }
 
 const PREFIX: &str = "mesh1.";
+/// What stands in form 1 where a bus has no authority: no certificate is known whose hash that is.
+const NO_CA: [u8; 32] = [0; 32];
 const LENGTH_BYTES: usize = 3;
 const CHECKSUM_BYTES: usize = 4;
 /// Characters that hold the length: four, exactly.

@@ -34,7 +34,7 @@ fn token() -> Token {
     Token {
         mesh: "home".parse().unwrap(),
         urls: vec!["tls://bus.example:4222".to_owned()],
-        ca: CaFingerprint::from_bytes([0xab; 32]),
+        ca: Some(CaFingerprint::from_bytes([0xab; 32])),
         id: "t1".parse().unwrap(),
         joiner: UserKey::generate().unwrap(),
         controller: SigningKey::generate().unwrap().public(),
@@ -52,7 +52,7 @@ fn accepted() -> Accepted {
             account: "MESH".to_owned(),
         },
         jwt: None,
-        ca_pem: "-----BEGIN CERTIFICATE-----\n".to_owned(),
+        ca_pem: Some("-----BEGIN CERTIFICATE-----\n".to_owned()),
     }
 }
 
@@ -107,10 +107,28 @@ fn a_host_that_was_accepted_is_a_node_and_is_not_enrolled_again() {
     assert_eq!(config.state_dir, path);
     let kept = Credentials::read(&config.credential).unwrap();
     assert_eq!(kept.key().public(), keys.user.public());
-    assert_eq!(fs::read_to_string(&config.ca).unwrap(), accepted().ca_pem);
+    let ca = fs::read_to_string(config.ca.unwrap()).unwrap();
+    assert_eq!(Some(ca), accepted().ca_pem);
 
     let error = Home::take(&path).unwrap_err().to_string();
     assert!(error.contains("already belongs to a node"), "{error}");
+}
+
+#[test]
+fn a_host_on_a_bus_without_an_authority_is_told_of_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::take(&dir.path().join("agent")).unwrap();
+    let mut token = token();
+    (token.urls, token.ca) = (vec!["amqp://127.0.0.1:5672/mesh".to_owned()], None);
+    let accepted = Accepted {
+        bus: BusFacts::default(),
+        ca_pem: None,
+        ..accepted()
+    };
+    home.settle(&token, &home.keys().unwrap(), accepted)
+        .unwrap();
+    let config = AgentConfig::read(&home.config()).unwrap();
+    assert_eq!((config.ca, config.urls), (None, token.urls));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use mesh_model::{
 use mesh_runtime::Desired;
 
 use super::Surroundings;
+use crate::BusKind;
 use crate::memory::with_causes;
 use crate::state_dir::make_private;
 
@@ -106,8 +107,10 @@ fn place_credential(
         std::str::from_utf8(opened.expose()).map_err(|_| "its credential is no text".to_owned())?;
     let credentials =
         Credentials::parse(text).map_err(|error| format!("its credential: {error}"))?;
-    let found = credentials.key().public();
-    if found.as_str() != workload.key.as_str() {
+    let found = BusKind::of(&surroundings.urls)
+        .public(credentials.key())
+        .map_err(|error| format!("its credential: {error}"))?;
+    if found != workload.key {
         return Err(format!(
             "its credential is for the key {found}, and it is declared with {}",
             workload.key
@@ -144,10 +147,12 @@ fn environment(
         ("MESH_MODULE", module.to_string()),
         ("MESH_NODE", node.to_string()),
         ("MESH_BUS_URL", urls.join(",")),
-        ("MESH_BUS_ACCOUNT", bus.account.clone()),
         ("MESH_CREDS", text(credential)?),
         ("MESH_INBOX", inbox_prefix(&instance).to_string()),
     ];
+    if !bus.account.is_empty() {
+        env.push(("MESH_BUS_ACCOUNT", bus.account.clone()));
+    }
     if let Some(domain) = &bus.domain {
         env.push(("MESH_BUS_DOMAIN", domain.clone()));
     }

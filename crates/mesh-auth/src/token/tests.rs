@@ -14,7 +14,7 @@ fn token() -> Token {
             "tls://controller.example:4222".to_owned(),
             "tls://192.0.2.7:4222".to_owned(),
         ],
-        ca: CaFingerprint::from_bytes([7; 32]),
+        ca: Some(CaFingerprint::from_bytes([7; 32])),
         id: "k3v9q2".parse().unwrap(),
         joiner: UserKey::generate().unwrap(),
         controller: crate::keys::SigningKey::generate().unwrap().public(),
@@ -42,6 +42,13 @@ fn it_comes_back_whole() {
     assert_eq!(again.node, token.node);
     assert_eq!(again.expires, token.expires);
     assert!(text.expose().len() < 400, "{}", text.expose().len());
+}
+
+#[test]
+fn a_bus_without_an_authority_has_none_when_it_is_read_again() {
+    let mut token = token();
+    token.ca = None;
+    assert_eq!(read(token.render().expose()).unwrap().ca, None);
 }
 
 #[test]

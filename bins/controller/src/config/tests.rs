@@ -1,0 +1,128 @@
+//! What the configuration means, and what of it is refused.
+
+use std::os::unix::fs::PermissionsExt;
+
+use clap::Parser;
+use mesh_derive::topology::QueueKind;
+
+use super::*;
+
+fn meant(text: &str) -> anyhow::Result<Config> {
+    Config::meant(mesh_files::read("controller.toml", text)?, None)
+}
+
+#[test]
+fn the_skeleton_means_the_defaults() {
+    let config = meant(SKELETON).unwrap();
+    assert!(matches!(config.bus, Bus::Managed(Managed { port: 0, .. })));
+    assert_eq!(config.window.bound, Limits::default().bound);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_key() {
+    for (text, said) in [
+        ("version = 1\n[window]\nbund = \"1m\"", "did you mean"),
+        ("version = 1\n[window]\nbound = \"soon\"", "window.bound"),
+        ("version = 1\n[bus]\ndefault = \"mqtt\"", "bus.default"),
+        ("version = 1\n[bus.nats]\nkind = \"server\"", "needs urls"),
+        ("version = 1\n[bus.nats]\nkind = \"own\"", "bus.nats.kind"),
+        ("version = 1\n[bus.nats]\nca = \"x\"", "belong to kind"),
+        (
+            "version = 1\n[bus.nats]\nlisten = \"0.0.0.0\"",
+            "needs names",
+        ),
+        ("version = 1\n[store]\nengine = \"oracle\"", "store.engine"),
+        ("[store]\n", "version = 1"),
+    ] {
+        let error = format!("{:#}", meant(text).unwrap_err());
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}
+
+const AMQP: &str = "version = 1\n[bus]\ndefault = \"amqp\"\n[bus.amqp]\n\
+    url = \"amqps://bus.example/mesh\"\nmanagement_url = \"https://bus.example\"\n\
+    ca = \"ca.pem\"\nprovisioner_file = \"provisioner\"\n";
+
+fn amqp(text: &str) -> Amqp {
+    match meant(text).unwrap().bus {
+        Bus::Amqp(amqp) => amqp,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_broker_somebody_runs_is_named_by_its_urls() {
+    let found = amqp(AMQP);
+    assert_eq!(found.url.to_string(), "amqps://bus.example:5671/mesh");
+    assert_eq!(found.management.to_string(), "https://bus.example:15671");
+    assert!(matches!(found.provisioner, Provisioner::File(_)));
+    assert_eq!(found.queues, QueueKind::Classic);
+    // It need not be said twice which bus it is.
+    amqp(&AMQP.replace("default = \"amqp\"\n", ""));
+    assert_eq!(
+        amqp(&format!("{AMQP}queues = \"quorum\"")).queues,
+        QueueKind::Quorum
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_broker_is_named_with_its_key() {
+    for (from, to, said) in [
+        ("url = \"amqps://bus.example/mesh\"\n", "", "needs url"),
+        ("amqps:", "amqp:", "bus.amqp.url: "),
+        ("amqps:", "amqp:", "for everybody to read"),
+        ("amqps:", "tls:", "is no address of a broker"),
+        (
+            "management_url = \"https://bus.example\"\n",
+            "",
+            "needs management_url",
+        ),
+        ("https:", "http:", "write https://"),
+        ("ca = \"ca.pem\"\n", "", "needs ca"),
+        (
+            "provisioner_file = \"provisioner\"\n",
+            "",
+            "needs provisioner_file",
+        ),
+        ("amqps://", "amqps://admin:pw@", "two of one thing"),
+        ("ca = ", "queues = \"lazy\"\nca = ", "bus.amqp.queues"),
+        ("ca = ", "cas = \"x\"\nca = ", "did you mean"),
+        (
+            "[bus.amqp]",
+            "[bus.nats]\n[bus.amqp]",
+            "a mesh is on one bus",
+        ),
+        ("default = \"amqp\"", "default = \"nats\"", "leave it out"),
+    ] {
+        let text = AMQP.replacen(from, to, 1);
+        assert_ne!(text, AMQP, "{from}");
+        let error = format!("{:#}", meant(&text).unwrap_err());
+        assert!(error.contains(said), "{text}: {error}");
+    }
+    let error = meant("version = 1\n[bus]\ndefault = \"amqp\"").unwrap_err();
+    assert!(error.to_string().contains("needs [bus.amqp]"), "{error}");
+}
+
+#[test]
+fn a_password_in_the_configuration_is_its_owners_and_never_shown() {
+    let text = AMQP
+        .replace("amqps://", "amqps://admin:geheim@")
+        .replace("provisioner_file = \"provisioner\"\n", "");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("controller.toml");
+    std::fs::write(&file, &text).unwrap();
+    let load = |mode| {
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        Config::meant(read(&file)?, Some(file.clone()))
+    };
+    let error = format!("{:#}", load(0o644).unwrap_err());
+    assert!(
+        error.contains("chmod 600") && !error.contains("geheim"),
+        "{error}"
+    );
+    let config = load(0o600).unwrap();
+    let cli = Cli::try_parse_from(["controller"]).unwrap();
+    let shown = format!("{}{config:?}", config.render(&cli, true));
+    assert!(shown.contains("as admin (password redacted)"), "{shown}");
+    assert!(!shown.contains("geheim"), "{shown}");
+}
