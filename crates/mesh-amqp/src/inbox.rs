@@ -185,7 +185,7 @@ impl ModuleReceipt {
 
     /// It is put off. It stays with the module, which says no word of it to the broker: one that is given back comes
     /// again at once.
-    pub(crate) fn again(&self, delay: Duration) {
+    pub fn again(&self, delay: Duration) {
         let at = (Instant::now() + delay, self.entry.nth);
         self.inbox
             .inner()

@@ -4,9 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mesh_amqp::{InvalidUrl, Trust};
 use mesh_derive::subject::inbox_prefix;
 use mesh_model::{BusFacts, InstanceRef, InvalidName, Principal};
-use mesh_nats::{Credential, Endpoint};
+use mesh_nats::Credential;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -19,12 +20,44 @@ use crate::host;
 pub struct ModuleConfig {
     /// Which module, on which node.
     pub instance: InstanceRef,
-    /// Where the bus is, and whom it is trusted as.
-    pub endpoint: Endpoint,
-    /// What proves the instance.
-    pub credential: Credential,
-    /// What of the bus stands in subjects.
-    pub bus: BusFacts,
+    /// Its bus.
+    pub bus: BusConfig,
+}
+
+/// Where a bus is, whom it is trusted as, and what proves the instance there.
+#[derive(Debug, Clone)]
+pub enum BusConfig {
+    /// NATS, at `tls://` or `nats://`.
+    Nats {
+        /// Where.
+        endpoint: mesh_nats::Endpoint,
+        /// What proves the instance.
+        credential: Credential,
+        /// What of the bus stands in subjects.
+        facts: BusFacts,
+    },
+    /// RabbitMQ, at `amqps://` or `amqp://`.
+    Amqp {
+        /// Where.
+        endpoint: mesh_amqp::Endpoint,
+        /// What proves the instance.
+        credential: mesh_amqp::Credential,
+    },
+}
+
+impl BusConfig {
+    /// Its servers, for the log.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        match self {
+            Self::Nats { endpoint, .. } => endpoint.urls.clone(),
+            Self::Amqp { endpoint, .. } => {
+                let servers = endpoint.servers.iter();
+                servers
+                    .map(|(host, port)| format!("{host}:{port}"))
+                    .collect()
+            }
+        }
+    }
 }
 
 impl ModuleConfig {
@@ -33,12 +66,12 @@ impl ModuleConfig {
     /// | variable | what it holds |
     /// |---|---|
     /// | `MESH_MODULE`, `MESH_NODE` | the instance |
-    /// | `MESH_BUS_URL` | the bus's servers, separated by commas |
+    /// | `MESH_BUS_URL` | the bus's servers, separated by commas; their scheme says which bus it is |
     /// | `MESH_CREDS` | the file with the credential: a seed alone, or a JWT and its seed |
     /// | `MESH_CA` | the file with the certificate of the authority the bus's servers are vouched for by; without it the connection is plain TCP |
     /// | `MESH_INBOX` | what every reply subject begins with; derived, and checked if it is set |
     /// | `MESH_BUS_DOMAIN` | the `JetStream` domain, where there is one |
-    /// | `MESH_BUS_ACCOUNT` | the account that holds `JetStream`; `MESH` if it is not set |
+    /// | `MESH_BUS_ACCOUNT` | the account that holds `JetStream`; `MESH` if it is not set. RabbitMQ has neither |
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::read(host::variable)
     }
@@ -53,16 +86,10 @@ impl ModuleConfig {
         if urls.is_empty() {
             return Err(ConfigError::Missing { name: BUS_URL });
         }
-        let credential = credential(Path::new(&needed(CREDS)?))?;
-        let tls = match variable(CA) {
-            Some(path) => Some(trust(Path::new(&path))?),
-            None => None,
-        };
-        if let Some(url) = urls.iter().find(|url| url.starts_with("tls:"))
-            && tls.is_none()
-        {
-            return Err(ConfigError::Untrusted { url: url.clone() });
-        }
+        let creds = needed(CREDS)?;
+        let creds = Path::new(&creds);
+        let ca = variable(CA);
+        let ca = ca.as_deref().map(Path::new);
         let principal = Principal::Instance(instance.clone());
         let inbox = inbox_prefix(&principal);
         if let Some(found) = variable(INBOX)
@@ -71,21 +98,76 @@ impl ModuleConfig {
             let wanted = inbox.to_string();
             return Err(ConfigError::Inbox { found, wanted });
         }
-        let bus = BusFacts {
-            domain: variable(BUS_DOMAIN),
-            account: variable(BUS_ACCOUNT).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned()),
+        let name = principal.to_string();
+        let bus = if urls.iter().any(|url| is_a_brokers(url)) {
+            over_amqp(&urls, creds, ca, &name)?
+        } else {
+            let facts = BusFacts {
+                domain: variable(BUS_DOMAIN),
+                account: variable(BUS_ACCOUNT).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned()),
+            };
+            over_nats(urls, creds, ca, name, facts)?
         };
-        Ok(Self {
-            endpoint: Endpoint {
-                urls,
-                tls,
-                name: principal.to_string(),
-            },
-            instance,
-            credential,
-            bus,
-        })
+        Ok(Self { instance, bus })
     }
+}
+
+fn over_nats(
+    urls: Vec<String>,
+    creds: &Path,
+    ca: Option<&Path>,
+    name: String,
+    facts: BusFacts,
+) -> Result<BusConfig, ConfigError> {
+    let credential = credential(creds)?;
+    let tls = ca.map(trust).transpose()?;
+    if let Some(url) = urls.iter().find(|url| url.starts_with("tls:"))
+        && tls.is_none()
+    {
+        return Err(ConfigError::Untrusted { url: url.clone() });
+    }
+    Ok(BusConfig::Nats {
+        endpoint: mesh_nats::Endpoint { urls, tls, name },
+        credential,
+        facts,
+    })
+}
+
+fn is_a_brokers(url: &str) -> bool {
+    url.starts_with("amqps://") || url.starts_with("amqp://")
+}
+
+fn over_amqp(
+    urls: &[String],
+    creds: &Path,
+    ca: Option<&Path>,
+    name: &str,
+) -> Result<BusConfig, ConfigError> {
+    let text = host::read_private(creds).map_err(|source| unreadable(CREDS, creds, source))?;
+    let credential = mesh_amqp::Credential::of_seed(seed(&text, creds)?);
+    let trust = match ca {
+        Some(path) => {
+            let pem =
+                std::fs::read_to_string(path).map_err(|source| unreadable(CA, path, source))?;
+            // The client of a broker asks the process for one; whoever installed another before keeps that.
+            let _another = ring::default_provider().install_default();
+            let trust = Trust::of_pem(&pem).map_err(|error| ConfigError::Certificate {
+                path: path.to_owned(),
+                why: error.to_string(),
+            });
+            Some(trust?)
+        }
+        None => None,
+    };
+    let endpoint = mesh_amqp::Endpoint::of_urls(urls, trust, name);
+    let endpoint = endpoint.map_err(|error| match error {
+        InvalidUrl::Untrusted { url } => ConfigError::Untrusted { url },
+        source => ConfigError::Address { source },
+    })?;
+    Ok(BusConfig::Amqp {
+        endpoint,
+        credential,
+    })
 }
 
 /// What is wrong with what a module was handed.
@@ -131,6 +213,12 @@ pub enum ConfigError {
         /// Why not.
         why: String,
     },
+    /// No address of a broker.
+    #[error("{BUS_URL} names no broker")]
+    Address {
+        /// Why not.
+        source: InvalidUrl,
+    },
     /// TLS, and nobody to trust.
     #[error("{url} speaks TLS, and {CA} does not say whom to trust there")]
     Untrusted {
@@ -170,9 +258,14 @@ fn credential(path: &Path) -> Result<Credential, ConfigError> {
     if text.contains(JWT_MARK) {
         return Ok(Credential::Creds(text));
     }
+    Ok(Credential::NKeySeed(seed(&text, path)?.to_owned()))
+}
+
+/// The one seed in a credential.
+fn seed<'a>(text: &'a str, path: &Path) -> Result<&'a str, ConfigError> {
     let mut seeds = text.lines().map(str::trim).filter(|l| l.starts_with("SU"));
     match (seeds.next(), seeds.next()) {
-        (Some(seed), None) => Ok(Credential::NKeySeed(seed.to_owned())),
+        (Some(seed), None) => Ok(seed),
         _ => Err(ConfigError::Credential {
             path: path.to_owned(),
         }),

@@ -97,8 +97,12 @@ pub struct SettleError {
 
 /// Whether the bus refuses because no grant allows it, and not because of what the message is.
 pub(crate) fn is_denial(error: &BusError) -> bool {
-    // A NATS server's words, and those of the loopback.
-    const WORDS: [&str; 2] = ["permissions violation", "no grant allows it"];
+    // A NATS server's words, a broker's, and those of the loopback.
+    const WORDS: [&str; 3] = [
+        "permissions violation",
+        "access_refused",
+        "no grant allows it",
+    ];
     let BusError::Refused { why, .. } = error else {
         return false;
     };
@@ -126,6 +130,12 @@ mod tests {
                 true,
             ),
             (refused("no grant allows it"), true),
+            (
+                refused(
+                    "ACCESS_REFUSED - write access to topic 'shop.sold' in exchange 'mesh.ev' refused",
+                ),
+                true,
+            ),
             (refused("max payload exceeded"), false),
             (BusError::Away("permissions violation".to_owned()), false),
         ] {

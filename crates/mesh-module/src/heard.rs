@@ -6,15 +6,15 @@ use std::time::Duration;
 use mesh_bus::{Incoming, ModuleBus, ModuleSettlement};
 use mesh_derive::subject::{self, Heard};
 use mesh_model::{EventName, EventRef, ModuleName};
-use mesh_nats::NatsModule;
 
+use crate::bus::HandedBus;
 use crate::ear::Ear;
 use crate::error::SettleError;
 use crate::hand::InHand;
 
 /// The events a module follows. Instances of one module share them: each event goes to one of them.
 #[derive(Debug)]
-pub struct Follower<B: ModuleBus = NatsModule> {
+pub struct Follower<B: ModuleBus = HandedBus> {
     ear: Ear<Event<B>>,
 }
 
@@ -25,7 +25,7 @@ pub struct Follower<B: ModuleBus = NatsModule> {
     reason = "an event's name is called `event` wherever the mesh has one"
 )]
 #[must_use = "an event that is dropped comes again; settle it with `done` or `again`"]
-pub struct Event<B: ModuleBus = NatsModule> {
+pub struct Event<B: ModuleBus = HandedBus> {
     /// Who emitted it; proven by its grant.
     pub module: ModuleName,
     /// What happened.
@@ -39,14 +39,14 @@ pub struct Event<B: ModuleBus = NatsModule> {
 
 /// The work of one seat. It arrives while the module holds the seat, at one of its instances.
 #[derive(Debug)]
-pub struct Worker<B: ModuleBus = NatsModule> {
+pub struct Worker<B: ModuleBus = HandedBus> {
     ear: Ear<Work<B>>,
 }
 
 /// Work in hand, until it is settled or dropped. What is dropped comes again after the ack wait of 60 s.
 #[derive(Debug)]
 #[must_use = "work that is dropped comes again; settle it with `done` or `again`"]
-pub struct Work<B: ModuleBus = NatsModule> {
+pub struct Work<B: ModuleBus = HandedBus> {
     /// Who sent it; proven by its grant.
     pub sender: ModuleName,
     /// Its id, the same each time it comes.

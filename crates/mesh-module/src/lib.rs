@@ -47,6 +47,9 @@
 //!   tried again for a minute, under the same id, so that it is kept once.
 //! - **What is heard comes at least once**, and again until it is [done](Event::done). Its id is the same each time: a
 //!   module to which twice is worse than once remembers the ids it is done with.
+//! - **It is the same over NATS and over RabbitMQ.** Which bus it is says the scheme of `MESH_BUS_URL`; every module has
+//!   both clients, so that its node can change. On RabbitMQ what is dropped, or put off with `again`, comes again to the
+//!   same instance while that lives.
 //! - **Work may take as long as it takes.** While an [`Event`] or a [`Work`] exists, the bus is told every ten seconds
 //!   that it is in hand; that includes those not yet taken from [`Follower::next`]. One that is dropped, or whose
 //!   process dies, comes again to some instance after the ack wait (30 s for events, 60 s for work).
@@ -59,6 +62,7 @@
 //! [`Module::over`] takes any bus behind [`ModuleBus`](mesh_bus::ModuleBus): with [`mesh_bus::loopback`] a module is
 //! tested in its own process.
 
+mod bus;
 mod config;
 mod ear;
 mod error;
@@ -68,14 +72,14 @@ mod host;
 mod id;
 mod module;
 
-pub use config::{ConfigError, ModuleConfig};
+pub use bus::{HandedBus, HandedListener, HandedReceipt};
+pub use config::{BusConfig, ConfigError, ModuleConfig};
 pub use error::{ConnectError, EmitError, ListenError, SendError, SettleError};
 pub use heard::{Event, Follower, Work, Worker};
 pub use mesh_bus::BusError;
 pub use mesh_model::{
     BusFacts, EventName, InstanceRef, InvalidName, ModuleName, NodeName, SeatName,
 };
-pub use mesh_nats::{Credential, Endpoint, NatsModule};
 pub use module::Module;
 
 /// The page for authors: what it shows in Rust is compiled with the tests.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use mesh_bus::{BusError, ModuleBus, Source};
 use mesh_model::{EventName, InstanceRef, SeatName};
-use mesh_nats::{Dialling, FirstAttempt, NatsModule};
 use mesh_wire::{Announcement, encode_announcement};
 use tokio::time::{Instant, sleep};
 
+use crate::bus::HandedBus;
 use crate::config::ModuleConfig;
 use crate::error::{ConnectError, EmitError, ListenError, SendError, is_denial};
 use crate::heard::{Follower, Worker};
@@ -19,13 +19,13 @@ use crate::id::Ids;
 /// An instance of a module on the bus. Clones are the same instance.
 ///
 /// The connection is kept up for ever; a change of the module's grant is felt without a reconnect or a restart.
-pub struct Module<B: ModuleBus = NatsModule> {
+pub struct Module<B: ModuleBus = HandedBus> {
     bus: Arc<B>,
     instance: Arc<InstanceRef>,
     ids: Arc<Ids>,
 }
 
-impl Module<NatsModule> {
+impl Module {
     /// Connects with what the node's agent handed over in the environment, as [`ModuleConfig::from_env`] reads it.
     pub async fn connect_from_env() -> Result<Self, ConnectError> {
         Self::connect(ModuleConfig::from_env()?).await
@@ -34,26 +34,17 @@ impl Module<NatsModule> {
     /// Connects. A bus that cannot be reached, or does not know the module yet, is tried again for ever; what keeps the
     /// module waiting is logged once.
     pub async fn connect(config: ModuleConfig) -> Result<Self, ConnectError> {
-        let dialling = Dialling {
-            first: FirstAttempt::MustSucceed,
-            seed: host::chance(),
-        };
+        let seed = host::chance();
         let mut told = None;
-        let mut pauses = Pauses::new(dialling.seed);
+        let mut pauses = Pauses::new(seed);
         loop {
-            let connected = NatsModule::connect(
-                &config.endpoint,
-                &config.credential,
-                &config.instance,
-                config.bus.clone(),
-                dialling,
-            );
+            let connected = HandedBus::connect(&config.bus, &config.instance, seed);
             match connected.await {
                 Ok(bus) => return Ok(Self::over(bus, config.instance)),
                 Err(error @ (BusError::Away(_) | BusError::Refused { .. })) => {
                     let why = error.to_string();
                     if told.as_ref() != Some(&why) {
-                        tracing::warn!(%error, urls = ?config.endpoint.urls, "not connected; trying again until it is");
+                        tracing::warn!(%error, servers = ?config.bus.servers(), "not connected; trying again until it is");
                         told = Some(why);
                     }
                 }

@@ -39,6 +39,7 @@ const INSIDE: &[(&str, &str)] = &[
     ("mesh-control", "mesh-derive"),
     ("mesh-control", "mesh-window"),
     ("mesh-bus", "mesh-wire"),
+    ("mesh-module", "mesh-amqp"),
     ("mesh-module", "mesh-nats"),
     ("controller", "mesh-agent"),
     ("controller", "mesh-api"),

@@ -51,20 +51,56 @@ fn what_the_agent_hands_over_is_understood() {
     let mut handed = Handed::new();
     let config = handed.read().unwrap();
     assert_eq!(config.instance.to_string(), "shop@web-1");
-    assert_eq!(config.endpoint.urls, ["nats://a:4222", "nats://b:4222"]);
-    assert_eq!(config.endpoint.name, "module/shop@web-1");
-    assert!(config.endpoint.tls.is_none());
-    assert!(matches!(config.credential, Credential::NKeySeed(seed) if seed.starts_with("SU")));
-    assert_eq!(config.bus.domain, None);
-    assert_eq!(config.bus.account, "MESH");
+    let BusConfig::Nats {
+        endpoint,
+        credential,
+        facts,
+    } = config.bus
+    else {
+        panic!("{config:?}");
+    };
+    assert_eq!(endpoint.urls, ["nats://a:4222", "nats://b:4222"]);
+    assert_eq!(endpoint.name, "module/shop@web-1");
+    assert!(endpoint.tls.is_none());
+    assert!(matches!(credential, Credential::NKeySeed(seed) if seed.starts_with("SU")));
+    assert_eq!(facts.domain, None);
+    assert_eq!(facts.account, "MESH");
 
     handed.variables.insert(BUS_DOMAIN, "hub".to_owned());
     handed.variables.insert(BUS_ACCOUNT, "AABC".to_owned());
     let inbox = "mesh.inbox.module.shop.web-1".to_owned();
     handed.variables.insert(INBOX, inbox);
     let config = handed.read().unwrap();
-    assert_eq!(config.bus.domain.as_deref(), Some("hub"));
-    assert_eq!(config.bus.account, "AABC");
+    let BusConfig::Nats { facts, .. } = config.bus else {
+        panic!("{config:?}");
+    };
+    assert_eq!(facts.domain.as_deref(), Some("hub"));
+    assert_eq!(facts.account, "AABC");
+}
+
+#[test]
+fn the_scheme_of_its_urls_says_that_a_bus_is_a_broker() {
+    let mut handed = Handed::new();
+    let url = "amqp://127.0.0.1:5672/mesh?users=home.".to_owned();
+    handed.variables.insert(BUS_URL, url);
+    let BusConfig::Amqp { endpoint, .. } = handed.read().unwrap().bus else {
+        panic!("it is no broker");
+    };
+    assert_eq!(endpoint.servers, [("127.0.0.1".to_owned(), 5672)]);
+    assert_eq!(
+        (endpoint.vhost.as_str(), endpoint.users.as_str()),
+        ("mesh", "home.")
+    );
+    assert_eq!(endpoint.name, "module/shop@web-1");
+    for (url, said) in [
+        ("amqps://bus.example/mesh", "does not say whom to trust"),
+        ("amqp://bus.example/mesh", "names no broker"),
+        ("nats://a:4222,amqp://127.0.0.1/mesh", "names no broker"),
+    ] {
+        handed.variables.insert(BUS_URL, url.to_owned());
+        let why = handed.refused();
+        assert!(why.contains(said), "{url}: {why}");
+    }
 }
 
 #[test]
@@ -108,6 +144,8 @@ fn a_vouched_credential_is_taken_whole() {
     let text = "-----BEGIN NATS USER JWT-----\neyJ\n------END NATS USER JWT------\n\n\
                 -----BEGIN USER NKEY SEED-----\nSUA\n------END USER NKEY SEED------\n";
     handed.file(CREDS, "shop.creds", text);
-    let credential = handed.read().unwrap().credential;
+    let BusConfig::Nats { credential, .. } = handed.read().unwrap().bus else {
+        panic!("it is no NATS");
+    };
     assert!(matches!(credential, Credential::Creds(found) if found == text));
 }
