@@ -11,6 +11,7 @@ mod rogue;
 mod server;
 mod tool;
 mod world;
+mod world_amqp;
 
 pub use keys::KeyRing;
 pub use mesh::{Agent, Founding, Mesh, consumer, manifest, placed_on};
@@ -19,3 +20,4 @@ pub use rogue::Rogue;
 pub use server::{Server, Shape};
 pub use tool::{Snapshot, Tool};
 pub use world::NatsWorld;
+pub use world_amqp::{AmqpKeys, AmqpWorld};

@@ -42,14 +42,51 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Reads it, in one call.
+    /// Reads it. What a broker holds beside the virtual host is no concern of the mesh's, and a list of it may fail for
+    /// what others are doing there just now.
     pub(crate) async fn read(management: &Management, vhost: &str) -> Result<Self, BusError> {
-        let all = management
-            .get("/api/definitions")
-            .await?
-            .unwrap_or_default();
-        let version = all.get("rabbitmq_version").and_then(Value::as_str);
+        let at = part(vhost);
+        let there = management
+            .get(&format!("/api/vhosts/{at}?columns=name"))
+            .await?;
+        let own = match &there {
+            Some(_) => management.get(&format!("/api/definitions/{at}")).await?,
+            None => management.get("/api/overview").await?,
+        };
+        let own = own.unwrap_or_default();
+        let version = own
+            .get("rabbit_version")
+            .or_else(|| own.get("rabbitmq_version"))
+            .and_then(Value::as_str);
         let version = version.unwrap_or_default().parse::<BrokerVersion>();
+        let mut all = if there.is_some() {
+            own.clone()
+        } else {
+            json!({})
+        };
+        let no_queues = all
+            .get("queues")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty);
+        if there.is_some() && no_queues {
+            // One told to keep no statistics leaves queues and their bindings out of its definitions.
+            for section in ["queues", "bindings"] {
+                let listed = management.get(&format!("/api/{section}/{at}")).await?;
+                set(&mut all, section, listed.unwrap_or_else(|| json!([])));
+            }
+        }
+        set(&mut all, "vhosts", json!(there.as_slice()));
+        for (section, path) in [
+            ("users", "/api/users".to_owned()),
+            ("permissions", format!("/api/vhosts/{at}/permissions")),
+            (
+                "topic_permissions",
+                format!("/api/vhosts/{at}/topic-permissions"),
+            ),
+        ] {
+            let listed = management.get(&path).await?.unwrap_or_else(|| json!([]));
+            set(&mut all, section, listed);
+        }
         Ok(Self {
             document: Document::read(&all, vhost),
             version: version.map_err(|error| BusError::Away(error.to_string()))?,
@@ -137,7 +174,7 @@ impl Asserting<'_> {
         }
         users.extend(self.with_rows_too_many(wanted));
         for user in users {
-            let mut all = self.rows(wanted, &user);
+            let mut all = wanted.of_user(&user);
             self.close_what_is_left(wanted, &user, &mut all);
             if self.loses(wanted, &user, memory, names) {
                 less.insert(user, all);
@@ -155,29 +192,12 @@ impl Asserting<'_> {
         self.remove_users(wanted, names).await?;
         let mut all = Document::default();
         for (user, rows) in more {
-            for kind in [Part::Users, Part::Permissions, Part::TopicPermissions] {
-                for (_, row) in rows.all(kind) {
-                    all.add(kind, row.clone());
-                }
-            }
+            all.extend(rows);
             self.done
                 .written
                 .push(format!("user {user}: made, or may do more"));
         }
         self.write(&all).await
-    }
-
-    /// Everything about one user.
-    fn rows(&self, wanted: &Document, user: &str) -> Document {
-        let mut rows = Document::default();
-        for kind in [Part::Users, Part::Permissions, Part::TopicPermissions] {
-            for (identity, row) in wanted.all(kind) {
-                if identity.first().is_some_and(|of| of == user) {
-                    rows.add(kind, row.clone());
-                }
-            }
-        }
-        rows
     }
 
     /// Users the broker has a topic permission of that is not derived, and allows something.

@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lapin::types::ShortString;
 use mesh_bus::{
     Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Queue,
     Settlement,
@@ -202,7 +203,7 @@ impl AmqpController {
                 let user = message.properties.user_id().as_ref();
                 let subject = address(&message).and_then(|at| at.subject());
                 if let Some(subject) = subject
-                    && proven(&subject, user.map(|user| user.as_str()), &users)
+                    && proven(&subject, user.map(ShortString::as_str), &users)
                 {
                     // While nobody listens they are worth nothing.
                     drop(said.try_send((subject, message.data)));
@@ -252,6 +253,12 @@ impl AmqpController {
         }
     }
 
+    /// Whether the virtual host is there.
+    async fn is_there(&self) -> Result<bool, BusError> {
+        let path = format!("/api/vhosts/{}?columns=name", part(&self.vhost));
+        Ok(self.management.get(&path).await?.is_some())
+    }
+
     /// What a queue of one message has, without taking it away.
     async fn newest(&self, queue: &Of) -> Result<Option<Vec<u8>>, BusError> {
         let path = format!(
@@ -261,7 +268,11 @@ impl AmqpController {
         );
         let look = json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "base64" });
         for _ in 0..LOOKS {
-            let found = self.management.post(&path, &look).await?;
+            let found = match self.management.post(&path, &look).await {
+                // To look into a virtual host takes a right to it, and nobody has one to what is not there yet.
+                Err(BusError::Refused { .. }) if !self.is_there().await? => None,
+                found => found?,
+            };
             let Some(found) = found else { return Ok(None) };
             if let Some(body) = found.pointer("/0/payload").and_then(Value::as_str) {
                 let body = data_encoding::BASE64.decode(body.as_bytes());

@@ -98,9 +98,16 @@ impl Document {
             let listed = definitions.get(part.name()).and_then(Value::as_array);
             for definition in listed.into_iter().flatten() {
                 let of = definition.get("vhost").and_then(Value::as_str);
-                if of.is_none_or(|of| of == vhost) {
-                    document.add(part, definition.clone());
+                let by_default = definition.get("source").and_then(Value::as_str) == Some("");
+                if of.is_some_and(|of| of != vhost) || by_default {
+                    continue;
                 }
+                let mut definition = definition.clone();
+                if !matches!(part, Part::Users | Part::Vhosts) {
+                    // A list of one virtual host's own does not say which.
+                    set(&mut definition, "vhost", json!(vhost));
+                }
+                document.add(part, definition);
             }
         }
         document
@@ -163,6 +170,26 @@ impl Document {
         self.0.get(&part)?.get(identity)
     }
 
+    /// What of it is about one user.
+    pub(crate) fn of_user(&self, user: &str) -> Self {
+        let mut own = Self::default();
+        for kind in [Part::Users, Part::Permissions, Part::TopicPermissions] {
+            for (identity, definition) in self.all(kind) {
+                if identity.first().is_some_and(|of| of == user) {
+                    own.add(kind, definition.clone());
+                }
+            }
+        }
+        own
+    }
+
+    /// All of another as well.
+    pub(crate) fn extend(&mut self, other: Self) {
+        for (kind, definitions) in other.0 {
+            self.0.entry(kind).or_default().extend(definitions);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.values().all(BTreeMap::is_empty)
     }
@@ -175,7 +202,7 @@ impl Document {
         self.0.iter().flat_map(move |(part, definitions)| {
             let lacking = definitions.iter().filter(move |(identity, definition)| {
                 let there = found.get(*part, identity);
-                !there.is_some_and(|there| difference(definition, there).is_none())
+                there.is_none_or(|there| difference(definition, there).is_some())
             });
             lacking.map(|(identity, definition)| (*part, identity, definition))
         })

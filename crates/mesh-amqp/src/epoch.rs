@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use mesh_bus::BusError;
 use mesh_derive::topology::{Queue, Topology, controller_login};
 use mesh_model::Principal;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use crate::credential::{Credential, password_hash};
-use crate::definitions::{Document, Names, Part};
+use crate::definitions::{Document, Names};
 use crate::line::Login;
 use crate::management::{Management, part};
 
@@ -130,9 +132,16 @@ impl Epoch {
         }
     }
 
-    /// Ends every connection of a user: what it could no longer do anew it could go on doing on one it has.
+    /// Ends every connection of a user: what it could no longer do anew it could go on doing on one it has. A broker that
+    /// finds one of them ending by itself stumbles over it and leaves the rest, so it is asked again.
     pub(crate) async fn disconnect(&self, user: &str) -> Result<(), BusError> {
         let path = format!("/api/connections/username/{}", part(user));
+        for _ in 1..DISCONNECTS {
+            match self.management.delete(&path).await {
+                Err(error) if error.is_passing() => sleep(DISCONNECT_AGAIN).await,
+                ended => return ended,
+            }
+        }
         self.management.delete(&path).await
     }
 
@@ -176,21 +185,6 @@ impl Epoch {
     }
 }
 
-impl Document {
-    /// What of it is about one user.
-    fn of_user(&self, user: &str) -> Self {
-        let mut own = Self::default();
-        for kind in [Part::Users, Part::Permissions, Part::TopicPermissions] {
-            for (identity, definition) in self.all(kind) {
-                if identity.first().is_some_and(|of| of == user) {
-                    own.add(kind, definition.clone());
-                }
-            }
-        }
-        own
-    }
-}
-
 /// A name nobody has had, and a secret nobody else has.
 fn new_login(users: &str) -> Result<Login, BusError> {
     let mut random = [0_u8; 40];
@@ -202,3 +196,6 @@ fn new_login(users: &str) -> Result<Login, BusError> {
         credential: Credential::of_seed(&HEXLOWER.encode(secret)),
     })
 }
+
+const DISCONNECTS: u32 = 10;
+const DISCONNECT_AGAIN: Duration = Duration::from_millis(50);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lapin::Acker;
 use lapin::message::Delivery;
+use lapin::types::ShortString;
 use mesh_bus::{Incoming, Source};
 use mesh_derive::subject::{Heard as Said, heard};
 use mesh_model::Subject;
@@ -96,7 +97,7 @@ impl Inbox {
         let user = message.properties.user_id().as_ref();
         let Some(subject) = subject.filter(|subject| {
             self.is_asked_for(subject)
-                && proven(subject, user.map(|user| user.as_str()), &self.users)
+                && proven(subject, user.map(ShortString::as_str), &self.users)
         }) else {
             tracing::debug!(key = %message.routing_key, "dropped a message this module did not ask for");
             return Some(message.acker);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lapin::Acker;
 use lapin::message::Delivery as Message;
 use lapin::options::BasicAckOptions;
+use lapin::types::ShortString;
 use mesh_bus::{BusError, Delivery, MessageKey, Queue};
 use mesh_derive::topology::Address;
 use mesh_model::Subject;
@@ -92,7 +93,7 @@ impl Intake {
         };
         let user = message.properties.user_id().as_ref();
         let mut inner = self.inner();
-        if !proven(&subject, user.map(|user| user.as_str()), &self.users) {
+        if !proven(&subject, user.map(ShortString::as_str), &self.users) {
             inner.forged += 1;
             if inner.forged.is_power_of_two() {
                 tracing::warn!(%at, user = ?user, forged = inner.forged, "dropped a message whose sender is not whom its key names");
@@ -247,7 +248,7 @@ fn key_of(queue: Queue, at: &Address, message: &Message) -> MessageKey {
     let digest = Sha256::new()
         .chain_update(at.to_string())
         .chain_update([0])
-        .chain_update(id.map(|id| id.as_str()).unwrap_or_default())
+        .chain_update(id.map(ShortString::as_str).unwrap_or_default())
         .chain_update([0])
         .chain_update(&message.data)
         .finalize();

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Trust;
@@ -49,9 +49,15 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Management {
-    /// What is there; nothing when it is not.
+    /// What is there; nothing when it is not. Asked again where the broker stumbled over something that was just changing.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, BusError> {
-        self.call(Method::GET, path, None).await
+        match self.call(Method::GET, path, None).await {
+            Err(error) if error.is_passing() => {
+                sleep(ASKED_AGAIN).await;
+                self.call(Method::GET, path, None).await
+            }
+            other => other,
+        }
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Option<Value>, BusError> {
@@ -171,6 +177,7 @@ pub(crate) fn part(name: &str) -> String {
 
 /// A broker with a hundred thousand queues takes a while to list them.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// Bytes of an answer; the definitions of a mesh of a hundred thousand nodes fit.
 const LARGEST: usize = 512 << 20;
 

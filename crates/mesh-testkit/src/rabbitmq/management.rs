@@ -36,6 +36,13 @@ impl Management {
         self.at
     }
 
+    /// As whom: the name and the password.
+    pub fn credentials(&self) -> anyhow::Result<(String, String)> {
+        let login = String::from_utf8(BASE64.decode(self.login.as_bytes())?)?;
+        let (user, password) = login.split_once(':').context("a login has a password")?;
+        Ok((user.to_owned(), password.to_owned()))
+    }
+
     /// Reads what is at a path below `/api`.
     pub fn get(&self, path: &str) -> anyhow::Result<Value> {
         let answer = self.ask("GET", path, None)?;

@@ -145,7 +145,8 @@ impl Ports {
         format!(
             "listeners.tcp.local = 127.0.0.1:{}\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {}\n\
              default_user = {USER}\ndefault_pass = {PASSWORD}\nlog.file.level = warning\n\
-             disk_free_limit.absolute = 1MB\n",
+             disk_free_limit.absolute = 1MB\ncollect_statistics_interval = 100\n\
+             management.disable_stats = true\nmanagement.enable_queue_totals = true\n",
             self.amqp, self.management
         )
     }
