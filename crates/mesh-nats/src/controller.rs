@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Subscriber};
@@ -30,7 +30,8 @@ use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
 use crate::guests::Guests;
 use crate::publish::store;
-use crate::pull::{Puller, Receipt};
+use crate::pull::Receipt;
+use crate::taking::{LastTaken, TAKE_WAIT, Taking};
 use crate::watch::Watch;
 
 /// What a controller is told of its bus.
@@ -74,37 +75,6 @@ pub struct NatsController {
     watch: Mutex<JoinSet<()>>,
 }
 
-/// The highest sequence taken of each queue.
-#[derive(Debug, Default)]
-struct LastTaken {
-    control: AtomicU64,
-    events: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Taking {
-    control: Puller,
-    events: Puller,
-    /// When to look again who took over last.
-    look_at: Instant,
-}
-
-impl Taking {
-    /// Takes what is here already, one of each by turns: a flood of one must not keep the other out.
-    fn drain(&mut self, taken: &mut Vec<Delivery<Receipt>>, max: usize) {
-        while taken.len() < max {
-            let before = taken.len();
-            taken.extend(self.control.ready());
-            if taken.len() < max {
-                taken.extend(self.events.ready());
-            }
-            if taken.len() == before {
-                return;
-            }
-        }
-    }
-}
-
 impl NatsController {
     /// Connects. Nothing is asserted and nothing taken over yet.
     pub async fn connect(setup: ControllerSetup) -> Result<Self, BusError> {
@@ -134,11 +104,10 @@ impl NatsController {
             }
         });
         Ok(Self {
-            taking: Mutex::new(Taking {
-                control: puller(Queue::Control, subject::control_stream())?,
-                events: puller(Queue::Events, subject::events_stream())?,
-                look_at: Instant::now(),
-            }),
+            taking: Mutex::new(Taking::new(
+                consumer(subject::control_stream())?,
+                consumer(subject::events_stream())?,
+            )),
             epoch: Epoch::new(connection.clone(), Arc::clone(&api)),
             connection,
             endpoint: setup.endpoint,
@@ -229,54 +198,6 @@ impl NatsController {
         }
         Ok(())
     }
-
-    async fn take_some(
-        &self,
-        taking: &mut Taking,
-        max: usize,
-    ) -> Result<Vec<Delivery<Receipt>>, BusError> {
-        let until = Instant::now() + TAKE_WAIT;
-        let mut link = self.connection.link();
-        let up = timeout(TAKE_WAIT, link.wait_for(|link| *link == Link::Up))
-            .await
-            .is_ok();
-        if !up {
-            self.connection.require_up()?;
-        }
-        let follows = self.follows_events.load(Ordering::Relaxed);
-        let bus = self.facts();
-        let mut taken = Vec::new();
-        // What came while nobody took, heartbeats too: a request that looks silent may only not have been listened to.
-        taking.drain(&mut taken, max);
-        while taken.is_empty() && Instant::now() < until {
-            let Taking {
-                control, events, ..
-            } = &mut *taking;
-            control.ask(&self.connection, &bus, max).await?;
-            if follows {
-                events.ask(&self.connection, &bus, max).await?;
-            }
-            // A request that was turned down, or has fallen silent, is looked at again meanwhile.
-            let look = until.min(Instant::now() + LOOK_AGAIN);
-            tokio::select! {
-                delivery = control.next() => taken.extend(delivery),
-                delivery = events.next() => taken.extend(delivery),
-                () = sleep_until(look) => {}
-            }
-        }
-        taking.drain(&mut taken, max);
-        let Taking {
-            control, events, ..
-        } = taking;
-        let untold = control.turned_down_since() || (follows && events.turned_down_since());
-        if untold {
-            self.disturbed.tell(Disturbance::Definitions);
-        }
-        match &control.turned_down {
-            Some(why) if taken.is_empty() => Err(BusError::Away(why.clone())),
-            _ => Ok(taken),
-        }
-    }
 }
 
 impl ControllerBus for NatsController {
@@ -359,7 +280,11 @@ impl ControllerBus for NatsController {
             sleep_until(Instant::now() + TAKE_WAIT).await;
             return Ok(Vec::new());
         }
-        let taken = self.take_some(&mut taking, max).await?;
+        let follows = self.follows_events.load(Ordering::Relaxed);
+        let bus = self.facts();
+        let taken = taking
+            .take(&self.connection, &bus, follows, &self.disturbed, max)
+            .await?;
         for Delivery { key, .. } in &taken {
             let last = match key.queue {
                 Queue::Control => &self.last_taken.control,
@@ -448,10 +373,6 @@ impl ControllerBus for NatsController {
     }
 }
 
-fn puller(queue: Queue, stream: StreamName) -> Result<Puller, BusError> {
-    Ok(Puller::new(queue, consumer(stream)?))
-}
-
 /// The controller's own consumer of a stream.
 fn consumer(stream: StreamName) -> Result<ConsumerRef, BusError> {
     ConsumerRef::new(stream, "controller").map_err(|InvalidBusName(name)| BusError::Refused {
@@ -469,9 +390,6 @@ fn one_line(text: &str) -> String {
 
 /// More than can be on their way to a controller at once, delivered and not yet taken.
 const ON_THEIR_WAY: u64 = 4096;
-/// After this long a `take` comes back empty-handed.
-const TAKE_WAIT: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// For so long a controller may go on taking after another has taken over.
 const LOOK_WHO_EACH: Duration = Duration::from_secs(2);
 const LOOKED_WITHIN: Duration = Duration::from_secs(2);

@@ -22,6 +22,7 @@ mod publish;
 mod pull;
 mod reloading;
 mod retry;
+mod taking;
 mod version;
 mod warned;
 mod watch;
