@@ -70,6 +70,12 @@ pub enum NameRule {
     /// A word the mesh keeps for itself.
     #[error("the name is reserved")]
     Reserved,
+    /// The name of a device, which no file or folder may have on some file systems.
+    #[error(
+        "some file systems keep the name for a device (con, nul, prn, aux, com1 to com9, lpt1 to lpt9), so that no file can \
+         have it; choose another"
+    )]
+    Device,
 }
 
 /// A name that was refused.
@@ -90,6 +96,10 @@ const LABEL_LIMIT: usize = 63;
 const EVENT_LIMIT: usize = 127;
 /// The one name no node, module or seat may take: a consumer of the controller's has it.
 const RESERVED: &str = "controller";
+/// Names of devices on Windows file systems; a broker keeps a folder of a stream's or a consumer's name.
+const DEVICES: [&str; 4] = ["con", "nul", "prn", "aux"];
+/// The same, before one digit that is not 0.
+const NUMBERED_DEVICES: [&str; 2] = ["com", "lpt"];
 
 fn label(text: &str) -> Result<(), NameRule> {
     if text.is_empty() {
@@ -118,7 +128,21 @@ fn name(text: &str) -> Result<(), NameRule> {
     if text == RESERVED {
         return Err(NameRule::Reserved);
     }
+    if is_device(text) {
+        return Err(NameRule::Device);
+    }
     Ok(())
+}
+
+/// Letters are lower case here already.
+fn is_device(text: &str) -> bool {
+    let numbered = |device: &&str| {
+        matches!(
+            text.strip_prefix(*device).map(str::as_bytes),
+            Some([b'1'..=b'9'])
+        )
+    };
+    DEVICES.contains(&text) || NUMBERED_DEVICES.iter().any(|device| numbered(device))
 }
 
 fn dotted(text: &str) -> Result<(), NameRule> {
@@ -334,6 +358,12 @@ mod tests {
             ("-a", NameRule::Edge),
             ("a-", NameRule::Edge),
             ("controller", NameRule::Reserved),
+            ("con", NameRule::Device),
+            ("nul", NameRule::Device),
+            ("prn", NameRule::Device),
+            ("aux", NameRule::Device),
+            ("com1", NameRule::Device),
+            ("lpt9", NameRule::Device),
         ] {
             assert_eq!(
                 NodeName::new(text).map_err(|e| e.rule),
@@ -341,6 +371,17 @@ mod tests {
                 "{text:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_device_is_a_name() {
+        for text in [
+            "com0", "com", "lpt10", "com1-a", "cons", "nul-1", "lpta", "aux2",
+        ] {
+            assert!(NodeName::new(text).is_ok(), "{text}");
+        }
+        // No folder is called after these.
+        assert!(TokenId::new("con").is_ok() && EventName::new("con").is_ok());
     }
 
     #[test]
@@ -388,7 +429,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_taken_reads_back_as_itself(text in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?") {
-            prop_assume!(text != RESERVED);
+            prop_assume!(text != RESERVED && !is_device(&text));
             let name = NodeName::new(text.clone());
             prop_assert_eq!(name.map(String::from), Ok(text));
         }

@@ -134,7 +134,7 @@ fn case_b_224e2fc_no_two_names_are_one_when_case_is_ignored() {
     }
     // The mesh's own streams are in upper case, and no seat's stream can become one of them.
     let mut records = records();
-    for seat in ["nodes", "control-1", "events", "parked", "nul"] {
+    for seat in ["nodes", "control-1", "events", "parked", "null"] {
         add_seat(&mut records, seat, None);
     }
     let plan = plan_of(&records);
@@ -144,7 +144,10 @@ fn case_b_224e2fc_no_two_names_are_one_when_case_is_ignored() {
         .map(|stream| stream.as_str().to_lowercase())
         .collect();
     assert_eq!(folded.len(), plan.streams.len());
-    for device in ["con", "nul", "aux", "prn"] {
+    for device in ["con", "nul", "aux", "prn", "com1", "lpt9"] {
         assert!(!folded.contains(device), "{device}");
+        // A consumer has a folder too, called as its node, module or seat is.
+        assert!(NodeName::new(device).is_err() && ModuleName::new(device).is_err());
+        assert!(SeatName::new(device).is_err(), "{device}");
     }
 }

@@ -220,6 +220,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         "-",
         "",
         "controller",
+        "prn",
         "announced",
         "always",
         "never",

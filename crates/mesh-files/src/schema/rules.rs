@@ -8,16 +8,21 @@ use serde_json::{Value, json};
 
 /// One part of a name.
 const LABEL: &str = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?";
+/// The controller's own name, and those of devices on some file systems.
+const RESERVED: &str = "(controller|con|nul|prn|aux|com[1-9]|lpt[1-9])";
 
 /// A label: a token's part of a subject.
 pub(crate) fn label(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": format!("^{LABEL}$")})
 }
 
-/// A label that is not the controller's own.
+/// A label that is not reserved.
 pub(crate) fn name(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = label(generator);
-    schema.insert("not".to_owned(), json!({"const": "controller"}));
+    schema.insert(
+        "not".to_owned(),
+        json!({"pattern": format!("^{RESERVED}$")}),
+    );
     schema
 }
 
@@ -80,7 +85,7 @@ pub(crate) fn follows(_: &mut SchemaGenerator) -> Schema {
         "type": "string",
         "maxLength": 63 + 1 + 127,
         "pattern": format!("^{LABEL}(\\.{LABEL})+$"),
-        "not": {"pattern": "^controller\\."},
+        "not": {"pattern": format!("^{RESERVED}\\.")},
     });
     list(&event, 1000)
 }

@@ -116,11 +116,16 @@ fn case_b_9851cbc_a_name_that_is_too_long_is_refused_with_its_length() {
     );
 }
 
-/// Streams that differ by case alone are one folder on some disks.
+/// Streams that differ by case alone are one folder on some disks, and some names can be no folder.
 /// <https://github.com/nats-io/nats.docs/pull/261>
 #[test]
-fn case_b_224e2fc_a_module_in_upper_case_is_refused() {
-    for (name, says) in [("Foo", "'F' at byte 0"), ("NUL", "'N' at byte 0")] {
+fn case_b_224e2fc_a_module_in_upper_case_or_called_like_a_device_is_refused() {
+    for (name, says) in [
+        ("Foo", "'F' at byte 0"),
+        ("NUL", "'N' at byte 0"),
+        ("nul", "keep the name for a device"),
+        ("com1", "keep the name for a device"),
+    ] {
         let module = MODULE.replace("name = \"m\"", &format!("name = \"{name}\""));
         let files = [("mesh.toml", MESH), ("modules/m.toml", module.as_str())];
         only(&files, "m.toml", at(3, 8), &[says]);
