@@ -134,7 +134,7 @@ fn case_b_35543ad_a_node_that_lost_what_it_held_is_told_again_within_twenty_seco
 /// A plan that overlaps is checked when it is first declared, and not when it is changed.
 /// <https://github.com/nats-io/nats-server/issues/4653>
 #[test]
-fn case_b_f9de940_what_does_not_hold_after_a_change_is_refused_and_changes_nothing() {
+fn case_b_f9de940_a_change_that_follows_what_nobody_emits_is_refused_and_changes_nothing() {
     let mut rig = Rig::with_node_a();
     rig.command(apply(declared(None, &[("x", &["a"])])))
         .unwrap()
