@@ -1,6 +1,7 @@
 //! `demo`: the whole mesh on this machine, from nothing, over a real server, and nothing left of it afterwards.
 
 mod act;
+mod broker;
 mod children;
 mod ctl;
 mod stage;
@@ -8,7 +9,8 @@ mod stage;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use broker::Stand;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::clock::Stopwatch;
@@ -18,12 +20,24 @@ use stage::Stage;
 /// How the demo is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
+    /// Over which bus
+    #[arg(long, value_enum, default_value_t = Bus::Nats)]
+    bus: Bus,
     /// Leave it running, and print what to try next
     #[arg(long)]
     keep: bool,
     /// Print one JSON object as the last line of stdout
     #[arg(long)]
     json: bool,
+}
+
+/// A bus to play on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Bus {
+    /// NATS: a server the controller brings along
+    Nats,
+    /// RabbitMQ: a broker of the demo's own
+    Amqp,
 }
 
 /// What was seen, read back from the store, the status and the modules' own files.
@@ -51,6 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Runs the demo for a test: it must have shown what it is there to show.
 pub(crate) fn rehearse() -> Result<()> {
     let seen = perform(&Options {
+        bus: Bus::Nats,
         keep: false,
         json: true,
     })?;
@@ -65,11 +80,19 @@ pub(crate) fn rehearse() -> Result<()> {
 
 fn perform(options: &Options) -> Result<Seen> {
     let watch = Stopwatch::start();
+    if options.keep && options.bus == Bus::Amqp {
+        bail!(
+            "--keep leaves nothing to keep with --bus amqp: the demo's RabbitMQ ends with the demo"
+        );
+    }
     say(watch, "setting up what is missing");
-    setup::nats_server()?;
+    let broker = match options.bus {
+        Bus::Nats => setup::nats_server().map(|_| None)?,
+        Bus::Amqp => Some(Stand::start()?),
+    };
     say(watch, "building what is started");
     let programs = cargo::executables(&PACKAGES)?;
-    let mut stage = Stage::new(programs, watch).context("the demo's folder")?;
+    let mut stage = Stage::new(programs, broker, watch).context("the demo's folder")?;
     match act::play(&mut stage) {
         Ok(seen) if options.keep => {
             stage.keep();

@@ -32,8 +32,14 @@ pub(crate) fn play(stage: &mut Stage) -> Result<Seen> {
 }
 
 fn start_controller(stage: &mut Stage) -> Result<()> {
-    stage.say("starting the controller, which brings its own NATS server");
     let mut command = stage.command("controller")?;
+    match &stage.broker {
+        None => stage.say("starting the controller, which brings its own NATS server"),
+        Some(broker) => {
+            stage.say("starting the controller, which makes everything it needs in a RabbitMQ");
+            command.arg("--config").arg(broker.configure(stage.dir())?);
+        }
+    }
     command
         .arg("--state-dir")
         .arg(&stage.ctl.state_dir)

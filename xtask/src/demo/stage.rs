@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::broker::Stand;
 use super::children::{Service, alive, signal};
 use super::ctl::{Ctl, module_pids};
 use super::say;
@@ -23,6 +24,8 @@ pub(crate) struct Stage {
     folder: TempDir,
     programs: BTreeMap<String, PathBuf>,
     pub(crate) watch: Stopwatch,
+    /// Where the bus is a RabbitMQ.
+    pub(crate) broker: Option<Stand>,
     pub(crate) ctl: Ctl,
     services: Vec<Service>,
     /// Processes the services started, which outlive them if nobody ends them.
@@ -33,7 +36,11 @@ pub(crate) struct Stage {
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Stage {
-    pub(crate) fn new(programs: BTreeMap<String, PathBuf>, watch: Stopwatch) -> Result<Self> {
+    pub(crate) fn new(
+        programs: BTreeMap<String, PathBuf>,
+        broker: Option<Stand>,
+        watch: Stopwatch,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("mesh-demo-").tempdir()?;
         let ctl = Ctl {
             program: find(&programs, "meshctl")?,
@@ -43,6 +50,7 @@ impl Stage {
             folder,
             programs,
             watch,
+            broker,
             ctl,
             services: Vec::new(),
             offspring: Vec::new(),
@@ -124,6 +132,9 @@ impl Stage {
         self.say("stopping the agents, then the controller and its bus");
         while let Some(mut service) = self.services.pop() {
             service.stop(PATIENCE)?;
+        }
+        if let Some(broker) = self.broker.take() {
+            broker.clear()?;
         }
         let left: Vec<String> = self
             .offspring
