@@ -7,30 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use mesh_bus::{Asserted, BusError, Disturbance, Finding};
+use mesh_bus::{Asserted, BusError};
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
-use serde_json::Value;
+use mesh_model::{ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
 
 use crate::api::{Api, FoundConsumer, FoundStream};
-use crate::authority::{Authority, Loaded};
+use crate::authority::Authority;
 use crate::definition::{
     Difference, Fields, consumer_fields, consumer_refuses, differences, immutable, overlaid,
     stream_fields, stream_refuses,
 };
-use crate::holding::{self, Held, OnServer};
-
-/// What was asserted last: by it one knows what the mesh itself no longer derives, and what a sweep must find.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    streams: BTreeMap<StreamName, Fields>,
-    consumers: BTreeSet<ConsumerRef>,
-    /// How many consumers each stream had.
-    counts: BTreeMap<StreamName, u64>,
-    loaded: Loaded,
-    /// All of it: what a server is held against when somebody asks.
-    plan: Option<Plan>,
-}
+use crate::memory::Memory;
 
 /// One bringing of a server to a plan.
 pub(crate) struct Asserting<'a> {
@@ -302,86 +289,6 @@ pub(crate) async fn make_missing(
     Ok(())
 }
 
-impl Memory {
-    /// What an advisory tells of, if that was asserted: `kind.action.stream` or `kind.action.stream.consumer`.
-    pub(crate) fn touched(&self, advisory: &str) -> Option<Disturbance> {
-        let mut words = advisory.split('.').skip(2);
-        let stream = StreamName::new(words.next()?).ok()?;
-        match words.next() {
-            None => self
-                .streams
-                .contains_key(&stream)
-                .then(|| Disturbance::of(&stream)),
-            Some(name) => {
-                let consumer = ConsumerRef::new(stream, name).ok()?;
-                let ours = self.consumers.contains(&consumer);
-                ours.then_some(Disturbance::Definitions)
-            }
-        }
-    }
-
-    /// The first that was asserted and is no longer there, or not as it was. One call, or one for each 256 streams.
-    pub(crate) async fn disturbed(&mut self, api: &Api) -> Result<Option<Disturbance>, BusError> {
-        let found = api.streams().await?;
-        let found: BTreeMap<&str, &FoundStream> = found
-            .iter()
-            .filter_map(|stream| Some((stream.name()?, stream)))
-            .collect();
-        for (name, declared) in &self.streams {
-            let Some(found) = found.get(name.as_str()) else {
-                return Ok(Some(Disturbance::of(name)));
-            };
-            let had = self.counts.entry(name.clone()).or_default();
-            let has = found.state.consumer_count;
-            if has < *had || !differences(declared, &found.config).is_empty() {
-                return Ok(Some(Disturbance::Definitions));
-            }
-            // One that somebody adds must not hide that another is gone.
-            *had = has;
-        }
-        Ok(None)
-    }
-
-    /// Where a server is not as it was brought to be. Reads everything, and changes nothing.
-    pub(crate) async fn held(
-        &self,
-        api: &Api,
-        authority: &Authority,
-        facts: &BusFacts,
-        replicas: u8,
-    ) -> Result<Vec<Held>, BusError> {
-        let Some(plan) = &self.plan else {
-            return Ok(Vec::new());
-        };
-        let streams = api.streams().await?;
-        let mut consumers = BTreeMap::new();
-        for name in plan.streams.keys() {
-            let of = |stream: &FoundStream| stream.name() == Some(name.as_str());
-            if streams.iter().any(of) {
-                consumers.insert(name.clone(), api.consumers(name).await?);
-            }
-        }
-        let found = OnServer { streams, consumers };
-        let mut held = holding::definitions(plan, facts, replicas, &found);
-        if let Some(users) = authority.users().await? {
-            held.extend(holding::users(plan, users.as_deref(), self.loaded.text()));
-        }
-        Ok(held)
-    }
-
-    /// Streams that soon take no further consumer.
-    pub(crate) fn nearly_full(&self) -> impl Iterator<Item = Finding> {
-        self.streams.iter().filter_map(|(name, declared)| {
-            let most = declared.get("max_consumers").and_then(Value::as_u64)?;
-            let has = self.counts.get(name).copied().unwrap_or(0);
-            (has * 10 >= most * 9).then(|| Finding {
-                warning: true,
-                text: format!("stream {name} has {has} of at most {most} consumers"),
-            })
-        })
-    }
-}
-
 /// What a consumer needs.
 enum Change {
     Make(Fields),
@@ -460,29 +367,3 @@ fn unchangeable(what: String, difference: &Difference, remedy: String) -> BusErr
 
 const WRITES_IN_FLIGHT: usize = 16;
 const STREAMS_IN_FLIGHT: usize = 4;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_was_asserted_is_disturbed() {
-        let mut memory = Memory::default();
-        for stream in [subject::nodes_stream(), subject::control_stream()] {
-            memory.streams.insert(stream, Fields::new());
-        }
-        let node = ConsumerRef::new(subject::nodes_stream(), "a").unwrap();
-        memory.consumers.insert(node);
-        for (advisory, touched) in [
-            ("STREAM.DELETED.NODES", Some(Disturbance::Declarations)),
-            ("STREAM.UPDATED.CONTROL", Some(Disturbance::Definitions)),
-            ("CONSUMER.DELETED.NODES.a", Some(Disturbance::Definitions)),
-            ("STREAM.DELETED.SOMEBODYS", None),
-            ("CONSUMER.DELETED.NODES.somebodys", None),
-            ("CONSUMER.DELETED.SOMEBODYS.a", None),
-            ("STREAM.DELETED", None),
-        ] {
-            assert_eq!(memory.touched(advisory), touched, "{advisory}");
-        }
-    }
-}

@@ -23,12 +23,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ack::{DONE, again_after};
 use crate::api::{Api, ApiCalls};
-use crate::asserting::{Asserting, Memory, make_missing};
+use crate::asserting::{Asserting, make_missing};
 use crate::authority::Authority;
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
 use crate::guests::Guests;
+use crate::memory::Memory;
 use crate::publish::store;
 use crate::pull::Receipt;
 use crate::taking::{LastTaken, TAKE_WAIT, Taking};

@@ -14,6 +14,7 @@ mod guests;
 mod holding;
 mod joiner;
 mod managed;
+mod memory;
 mod module;
 mod node;
 pub mod proof;

@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::api::Api;
-use crate::asserting::Memory;
 use crate::connect::Connection;
+use crate::memory::Memory;
 
 /// What the watch looks at, and whom it tells.
 pub(crate) struct Watch {
