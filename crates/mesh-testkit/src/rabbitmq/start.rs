@@ -1,9 +1,11 @@
 //! Starting a broker, and having it ended with us, however we end.
 
+mod program;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::management::Management;
+pub(super) use program::Program;
 
 /// A broker and the shell that ends it.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ rm -rf "$2"
 "#;
 
 impl Running {
-    pub(super) fn start(program: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(program: &Program) -> anyhow::Result<Self> {
         let ports = Ports::free()?;
         let dir = tempfile::Builder::new()
             .prefix("mesh-rabbitmq-")
@@ -51,12 +54,11 @@ impl Running {
         fs::create_dir(at("home"))?;
         fs::write(at("rabbitmq.conf"), ports.configuration())?;
         fs::write(at("plugins"), "[rabbitmq_management].\n")?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
         let shell = Command::new("sh")
             .args(["-c", SHELL, "sh"])
-            .args([program, dir.path()])
+            .args([&program.file, dir.path()])
             .env_clear()
-            .env("PATH", path)
+            .env("PATH", program.path()?)
             .env("HOME", at("home"))
             .env("LANG", "C.UTF-8")
             .env("ERL_EPMD_PORT", ports.names.to_string())
@@ -156,17 +158,6 @@ const fn on_loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// The broker's own program: what Debian puts into the path changes user and folder first.
-pub(super) fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path).map(|dir| dir.join("rabbitmq-server"));
-    let debian = PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server");
-    [debian].into_iter().chain(in_path).find(|program| {
-        let real = program.canonicalize();
-        real.is_ok_and(|real| real.is_file() && !real.ends_with("rabbitmq-script-wrapper"))
-    })
-}
-
 const USER: &str = "provisioner";
 /// Of a broker that lives for a test, on loopback.
 const PASSWORD: &str = "of-a-test";
@@ -186,7 +177,7 @@ mod tests {
         fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 
-        let mut running = Running::start(&program).unwrap();
+        let mut running = Running::start(&Program::at(program)).unwrap();
         let folder = running.dir.clone();
         // What the shell's input end means is that we are gone.
         let input = running.shell.stdin.take().unwrap();
