@@ -30,11 +30,20 @@ impl Namesakes {
             Principal::Instance(of) => (of.module.as_str(), Some(&of.module), Some(&of.node)),
             Principal::Joiner(token) => (token.as_str(), None, None),
         };
+        // A token may be called what nothing else may: it is held against what stands about here instead.
+        let of = if of.parse::<SeatName>().is_ok() {
+            of
+        } else {
+            ANYWHERE
+        };
         Some(Self {
             node: node.cloned().or_else(|| of.parse().ok())?,
             module: module.cloned().or_else(|| of.parse().ok())?,
             seat: of.parse().ok()?,
-            token: of.parse().ok()?,
+            token: match principal {
+                Principal::Joiner(token) => token.clone(),
+                _ => of.parse().ok()?,
+            },
         })
     }
 
@@ -111,7 +120,11 @@ pub(super) fn consumers<'a>(
         .collect()
 }
 
-/// Of the entries that are alike those around a key, at most as many as the extent allows: half of them before it.
+/// In the middle of the alphabet.
+const ANYWHERE: &str = "m";
+
+/// Of the entries that are alike the one under a key, and besides as many around it as the extent allows, half of them
+/// before it: the key may be that of whom they are held against.
 fn nearest<'a, K: Ord, V>(
     all: &'a BTreeMap<K, V>,
     pivot: Option<&K>,
@@ -131,8 +144,41 @@ fn nearest<'a, K: Ord, V>(
         .take_while(|(key, _)| alike(key))
         .take(limit / 2)
         .collect();
-    let after = all.range((Bound::Included(pivot), Bound::Unbounded));
     let rest = limit - found.len();
+    found.extend(all.get_key_value(pivot));
+    let after = all.range((Bound::Excluded(pivot), Bound::Unbounded));
     found.extend(after.take_while(|(key, _)| alike(key)).take(rest));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_of_a_key_are_on_both_sides_of_it_and_it_counts_for_none() {
+        let all: BTreeMap<u32, ()> = (0..10).map(|key| (key, ())).collect();
+        for (pivot, limit, expected) in [
+            (5, Extent::Nearest(2), vec![4, 5, 6]),
+            (0, Extent::Nearest(2), vec![0, 1, 2]),
+            (9, Extent::Nearest(2), vec![8, 9]),
+            (5, Extent::Nearest(0), vec![5]),
+            (5, Extent::Whole, (0..10).collect()),
+        ] {
+            let found = nearest(&all, Some(&pivot), |_| true, limit);
+            let mut found: Vec<u32> = found.into_iter().map(|(key, ())| *key).collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{pivot} {limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_namesakes_even_if_nothing_else_may_be_called_so() {
+        for token in ["controller", "t1"] {
+            let joiner = Principal::Joiner(token.parse().unwrap());
+            let around = Namesakes::of(&joiner).unwrap();
+            assert_eq!(around.token.as_str(), token);
+        }
+        assert!(Namesakes::of(&Principal::Controller).is_none());
+    }
 }
