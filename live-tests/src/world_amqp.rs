@@ -40,6 +40,11 @@ impl AmqpKeys {
         let key = self.0.user(who)?;
         Ok(Credential::of_seed(key.seed().expose()))
     }
+
+    /// The password in it.
+    pub fn password(&self, who: &Principal) -> anyhow::Result<String> {
+        Ok(self.credential(who)?.password().to_owned())
+    }
 }
 
 impl Mint for AmqpKeys {
@@ -73,7 +78,8 @@ impl AmqpWorld {
         }))
     }
 
-    fn endpoint(&self) -> Endpoint {
+    /// Where it is.
+    pub fn endpoint(&self) -> Endpoint {
         let at = self.broker.amqp();
         Endpoint {
             servers: vec![(at.ip().to_string(), at.port())],
@@ -82,6 +88,32 @@ impl AmqpWorld {
             trust: None,
             name: "live test".to_owned(),
         }
+    }
+
+    /// Its virtual host.
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
+    /// An operator's tool.
+    pub const fn tool(&self) -> &'static Tool {
+        self.broker.management()
+    }
+
+    /// Everybody's keys.
+    pub const fn keys(&self) -> &AmqpKeys {
+        &self.keys
+    }
+
+    /// What a controller is told, with these bounds.
+    pub fn setup(&self, bounds: Bounds) -> anyhow::Result<ControllerSetup> {
+        Ok(ControllerSetup {
+            endpoint: self.endpoint(),
+            management: self.management()?,
+            bounds,
+            queues: QueueKind::Classic,
+            dialling: DIALLING,
+        })
     }
 
     fn management(&self) -> anyhow::Result<Management> {
@@ -214,14 +246,7 @@ impl World for AmqpWorld {
     }
 
     async fn controller(&self) -> Result<AmqpController, BusError> {
-        AmqpController::connect(ControllerSetup {
-            endpoint: self.endpoint(),
-            management: self.management().map_err(away)?,
-            bounds: Bounds::default(),
-            queues: QueueKind::Classic,
-            dialling: DIALLING,
-        })
-        .await
+        AmqpController::connect(self.setup(Bounds::default()).map_err(away)?).await
     }
 
     async fn node(&self, node: &NodeName) -> Result<AmqpNode, BusError> {

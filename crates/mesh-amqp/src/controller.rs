@@ -1,13 +1,13 @@
 //! The controller's side of the bus.
 
+mod ears;
+
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::types::ShortString;
 use mesh_bus::{
-    Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Queue,
-    Settlement,
+    Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Settlement,
 };
 use mesh_derive::topology::{
     BrokerFacts, BrokerVersion, Queue as Of, QueueKind, Topology, topology,
@@ -15,22 +15,21 @@ use mesh_derive::topology::{
 use mesh_derive::{Bounds, Plan, derive, subject};
 use mesh_model::{BusFacts, NodeName, Records, StreamSpec, Subject};
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::asserting::{Asserting, Found, Memory, make_missing};
 use crate::credential::password_hash;
-use crate::ear::{self, Heard, Told};
 use crate::endpoint::Endpoint;
 use crate::epoch::{Epoch, Standing};
 use crate::findings::findings;
-use crate::intake::{Intake, Receipt, address};
+use crate::intake::{Intake, Receipt};
 use crate::line::{Dialling, FirstAttempt, Line};
 use crate::management::{Management, part};
 use crate::publish::{Letter, Published, Publisher, unrouted};
-use crate::sender::proven;
 use crate::watch::Watch;
+use ears::Ears;
 
 /// What a controller is told of its bus.
 #[derive(Debug, Clone)]
@@ -51,7 +50,6 @@ pub struct ControllerSetup {
 #[derive(Debug)]
 pub struct AmqpController {
     vhost: String,
-    users: String,
     encrypted: bool,
     bounds: Bounds,
     queues: QueueKind,
@@ -63,25 +61,11 @@ pub struct AmqpController {
     disturbed: Arc<Disturbed>,
     link: watch::Receiver<Link>,
     intake: Arc<Intake>,
-    heartbeats: Heartbeats,
     /// When to look again who took over last.
     taking: Mutex<Instant>,
-    ears: Mutex<Ears>,
+    ears: Ears,
     /// Joined where its disturbances are heard: a panic there is not to go unheard.
     tasks: Mutex<JoinSet<()>>,
-}
-
-#[derive(Debug)]
-struct Heartbeats {
-    said: mpsc::Sender<(Subject, Vec<u8>)>,
-    heard: Mutex<mpsc::Receiver<(Subject, Vec<u8>)>>,
-}
-
-/// What listens, once this controller has taken over.
-#[derive(Debug, Default)]
-struct Ears {
-    told: Vec<Arc<Told>>,
-    tasks: JoinSet<()>,
 }
 
 impl AmqpController {
@@ -117,10 +101,8 @@ impl AmqpController {
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(watch.run());
-        let (said, heard) = mpsc::channel(HEARTBEATS_AHEAD);
         Ok(Self {
             vhost: endpoint.vhost.clone(),
-            users: endpoint.users.clone(),
             encrypted: endpoint.trust.is_some(),
             bounds: setup.bounds,
             queues: setup.queues,
@@ -132,12 +114,8 @@ impl AmqpController {
             disturbed,
             link,
             intake: Arc::new(Intake::new(endpoint.users.clone())),
-            heartbeats: Heartbeats {
-                said,
-                heard: Mutex::new(heard),
-            },
             taking: Mutex::new(Instant::now()),
-            ears: Mutex::default(),
+            ears: Ears::new(endpoint.users.clone()),
             tasks: Mutex::new(tasks),
         })
     }
@@ -145,11 +123,7 @@ impl AmqpController {
     /// Stops listening, gives back what is not settled, and ends its connections: what the broker has then comes first to
     /// the next controller. One that is only dropped does the same without waiting for it.
     pub async fn close(&self) {
-        let mut ears = self.ears.lock().await;
-        for told in &ears.told {
-            told.stop();
-        }
-        while ears.tasks.join_next().await.is_some() {}
+        self.ears.stop().await;
         self.consuming.hang_up().await;
         self.publisher.line().hang_up().await;
     }
@@ -176,61 +150,6 @@ impl AmqpController {
         let found = Found::read(&self.management, &self.vhost).await?;
         check_version(&self.management, found.version)?;
         Ok(found)
-    }
-
-    /// Listens to what is the controller's; once, however often it takes over.
-    async fn listen(&self) {
-        let mut ears = self.ears.lock().await;
-        if !ears.told.is_empty() {
-            for told in &ears.told {
-                told.again();
-            }
-            return;
-        }
-        let held = u16::try_from(self.bounds.held).unwrap_or(u16::MAX);
-        for (of, queue) in [
-            (Of::Reports, Queue::Control),
-            (Of::Enrolments, Queue::Control),
-            (Of::Announcements, Queue::Events),
-        ] {
-            let (intake, name) = (Arc::clone(&self.intake), of.name());
-            let hear = move |heard| intake.heard(queue, &name, heard);
-            self.listen_to(&mut ears, of, held, false, hear);
-        }
-        let (said, users) = (self.heartbeats.said.clone(), self.users.clone());
-        let hear = move |heard| {
-            if let Heard::Delivered(message) = heard {
-                let user = message.properties.user_id().as_ref();
-                let subject = address(&message).and_then(|at| at.subject());
-                if let Some(subject) = subject
-                    && proven(&subject, user.map(ShortString::as_str), &users)
-                {
-                    // While nobody listens they are worth nothing.
-                    drop(said.try_send((subject, message.data)));
-                }
-            }
-            None
-        };
-        self.listen_to(&mut ears, Of::Heartbeats, HEARTBEATS_OUT, true, hear);
-    }
-
-    fn listen_to(
-        &self,
-        ears: &mut Ears,
-        of: Of,
-        prefetch: u16,
-        settled: bool,
-        hear: impl FnMut(Heard) -> Option<lapin::Acker> + Send + 'static,
-    ) {
-        let told = Arc::new(Told::default());
-        let queue = ear::Queue {
-            name: of.name(),
-            prefetch,
-            settled,
-        };
-        ears.told.push(Arc::clone(&told));
-        let line = Arc::clone(&self.consuming);
-        ears.tasks.spawn(ear::listen(line, queue, told, hear));
     }
 
     /// Publishes as the controller, unless another has taken over: then it is that, and not what the broker says of a
@@ -314,7 +233,8 @@ impl ControllerBus for AmqpController {
             self.consuming.log_in_as(login.clone()).await;
             self.publisher.line().log_in_as(login).await;
         }
-        self.listen().await;
+        let held = u16::try_from(self.bounds.held).unwrap_or(u16::MAX);
+        self.ears.listen(&self.consuming, &self.intake, held).await;
         Ok(())
     }
 
@@ -357,6 +277,7 @@ impl ControllerBus for AmqpController {
     async fn take(&self, max: usize) -> Result<Vec<Delivery<Receipt>>, BusError> {
         let mut look_at = self.taking.lock().await;
         let until = Instant::now() + TAKE_WAIT;
+        self.ears.are_well();
         if Instant::now() >= *look_at {
             *look_at = Instant::now() + LOOK_WHO_EACH;
             match self.epoch.look().await {
@@ -390,11 +311,7 @@ impl ControllerBus for AmqpController {
     }
 
     async fn heartbeat(&self) -> (Subject, Vec<u8>) {
-        let mut heard = self.heartbeats.heard.lock().await;
-        match heard.recv().await {
-            Some(said) => said,
-            None => std::future::pending().await,
-        }
+        self.ears.heartbeat().await
     }
 
     async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
@@ -455,8 +372,5 @@ pub(crate) const ANSWERS_TO: &str = "Mesh-Subject";
 const TAKE_WAIT: Duration = Duration::from_secs(2);
 /// For so long a controller may go on taking after another has taken over.
 const LOOK_WHO_EACH: Duration = Duration::from_secs(2);
-/// Heartbeats that wait to be heard, before some are missed.
-const HEARTBEATS_AHEAD: usize = 4096;
-const HEARTBEATS_OUT: u16 = 256;
 const LOOKS: usize = 3;
 const LOOK_AGAIN: Duration = Duration::from_millis(30);

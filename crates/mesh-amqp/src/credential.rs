@@ -37,7 +37,8 @@ impl Credential {
         PublicKey::from_raw(digest.into())
     }
 
-    pub(crate) fn password(&self) -> &str {
+    /// The password, which is a secret: for what speaks AMQP by other means than these.
+    pub fn password(&self) -> &str {
         &self.password
     }
 }

@@ -98,17 +98,23 @@ impl Epoch {
     async fn begin_as(&self, login: &Login, topology: &Topology) -> Result<(), BusError> {
         let names = self.names();
         let own = Document::of(topology, &self.hash(), &names).of_user(&login.user);
-        self.management
+        match self
+            .management
             .post("/api/definitions", &own.to_value())
-            .await?;
+            .await
+        {
+            // Somebody has removed the user before what it may do was written.
+            Err(BusError::Refused { .. }) if !self.is_there(&login.user).await? => {
+                return Err(just_taken_over());
+            }
+            made => made.map(drop)?,
+        }
         let others = self.others(&login.user).await?;
         for other in &others {
             self.remove(other).await?;
         }
         if !self.is_there(&login.user).await? {
-            return Err(BusError::Away(
-                "another controller is just taking over".to_owned(),
-            ));
+            return Err(just_taken_over());
         }
         // A connection made in the moment before its user went may not have been known yet when the first were closed.
         for other in &others {
@@ -183,6 +189,10 @@ impl Epoch {
         let mut kept = self.login.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *kept, login)
     }
+}
+
+fn just_taken_over() -> BusError {
+    BusError::Away("another controller is just taking over".to_owned())
 }
 
 /// A name nobody has had, and a secret nobody else has.

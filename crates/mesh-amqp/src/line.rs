@@ -241,6 +241,30 @@ const HEARTBEAT_SECS: u16 = 10;
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint {
+            servers: vec![("127.0.0.1".to_owned(), silent.local_addr().unwrap().port())],
+            vhost: "mesh".to_owned(),
+            users: String::new(),
+            trust: None,
+            name: "test".to_owned(),
+        };
+        let login = Login {
+            user: "node.a".to_owned(),
+            credential: Credential::of_seed("SUA"),
+        };
+        let line = Line::new(Arc::new(endpoint), Some(login), 7);
+        let channel = line.channel().await.map(drop);
+        assert!(
+            matches!(&channel, Err(BusError::Away(why)) if why.contains("does not answer")),
+            "{channel:?}"
+        );
+        // It is not tried again at once: the last answer stands for a while.
+        assert_eq!(line.channel().await.map(drop), channel);
+    }
+
     #[test]
     fn delays_grow_to_a_ceiling_and_differ_between_hosts() {
         for failed in 0..40 {

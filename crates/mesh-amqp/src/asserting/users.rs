@@ -1,0 +1,138 @@
+//! Users and what they may do: taken away before it is given, and from connections that are there as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mesh_bus::BusError;
+use mesh_derive::topology::{NOTHING, Rights};
+use mesh_model::Principal;
+use serde_json::{Value, json};
+
+use super::{Asserting, Memory};
+use crate::definitions::{Document, Names, Part, difference, set, with_permissions};
+
+impl Asserting<'_> {
+    pub(super) async fn bring_users(
+        &mut self,
+        wanted: &Document,
+        memory: &Memory,
+        names: &Names,
+    ) -> Result<(), BusError> {
+        let (mut less, mut more) = (BTreeMap::new(), BTreeMap::new());
+        let mut users: BTreeSet<String> = BTreeSet::new();
+        for (kind, identity, _) in wanted.beyond(&self.found) {
+            if kind >= Part::Users {
+                users.extend(identity.first().cloned());
+            }
+        }
+        users.extend(self.with_rows_too_many(wanted));
+        for user in users {
+            let mut all = wanted.of_user(&user);
+            self.close_what_is_left(wanted, &user, &mut all);
+            if self.loses(wanted, &user, memory, names) {
+                less.insert(user, all);
+            } else {
+                more.insert(user, all);
+            }
+        }
+        for (user, rows) in less {
+            self.write(&rows).await?;
+            if names.controller.as_ref() != Some(&user) {
+                self.epoch.disconnect(&user).await?;
+            }
+            self.done.written.push(format!("user {user}: changed"));
+        }
+        self.remove_users(wanted, names).await?;
+        let mut all = Document::default();
+        for (user, rows) in more {
+            all.extend(rows);
+            self.done
+                .written
+                .push(format!("user {user}: made, or may do more"));
+        }
+        self.write(&all).await
+    }
+
+    /// Users the broker has a topic permission of that is not derived, and allows something.
+    fn with_rows_too_many(&self, wanted: &Document) -> Vec<String> {
+        let rows = self.found.all(Part::TopicPermissions);
+        let too_many = rows.filter(|(identity, row)| {
+            wanted.get(Part::TopicPermissions, identity).is_none() && !is_closed(row)
+        });
+        let users = too_many.filter_map(|(identity, _)| identity.first().cloned());
+        users
+            .filter(|user| {
+                wanted
+                    .get(Part::Users, std::slice::from_ref(user))
+                    .is_some()
+            })
+            .collect()
+    }
+
+    /// A row too many is closed and not removed: where there is none, a broker lets every key pass.
+    fn close_what_is_left(&self, wanted: &Document, user: &str, rows: &mut Document) {
+        for (identity, row) in self.found.all(Part::TopicPermissions) {
+            let left = identity.first().is_some_and(|of| of == user)
+                && wanted.get(Part::TopicPermissions, identity).is_none()
+                && !is_closed(row);
+            if left {
+                let mut closed = row.clone();
+                set(&mut closed, "write", json!(NOTHING));
+                set(&mut closed, "read", json!(NOTHING));
+                rows.add(Part::TopicPermissions, closed);
+            }
+        }
+    }
+
+    /// Whether a user that is there may do less from now on, or must log in anew. Where it is not known what it could do
+    /// before, it may.
+    fn loses(&self, wanted: &Document, user: &str, memory: &Memory, names: &Names) -> bool {
+        let own = [user.to_owned()];
+        let Some(there) = self.found.get(Part::Users, &own) else {
+            return false;
+        };
+        let kept = wanted
+            .get(Part::Users, &own)
+            .is_some_and(|wanted| difference(wanted, there).is_none());
+        let who = names.whose(user);
+        let rights = who.and_then(|who| {
+            let before = memory.rights.get(&who)?;
+            Some((before, self.topology.users.get(&who)?))
+        });
+        let grows = rights.is_some_and(|(before, now)| is_within(before, now));
+        let had_none = self.found.get(Part::Permissions, &own).is_none();
+        !(kept && (grows || had_none))
+    }
+
+    /// Users of the mesh's that are no longer derived: one that has something on another virtual host only loses this.
+    async fn remove_users(&mut self, wanted: &Document, names: &Names) -> Result<(), BusError> {
+        let users = with_permissions(&self.found).into_iter();
+        let gone: Vec<String> = users
+            .filter(|user| {
+                let of_mesh = names
+                    .whose(user)
+                    .is_some_and(|who| who != Principal::Controller);
+                of_mesh && wanted.get(Part::Users, &[(*user).to_owned()]).is_none()
+            })
+            .map(str::to_owned)
+            .collect();
+        for user in gone {
+            self.epoch.remove(&user).await?;
+            self.done.written.push(format!("user {user}: removed"));
+        }
+        Ok(())
+    }
+}
+
+fn is_closed(row: &Value) -> bool {
+    let pattern = |field| row.get(field).and_then(Value::as_str);
+    pattern("write") == Some(NOTHING) && pattern("read") == Some(NOTHING)
+}
+
+/// Whether all of one authority is in another.
+fn is_within(before: &Rights, now: &Rights) -> bool {
+    let keys = before.keys.iter().all(|(exchange, keys)| {
+        let now = now.keys.get(exchange);
+        keys.is_empty() || now.is_some_and(|now| keys.is_subset(now))
+    });
+    keys && before.write.is_subset(&now.write) && before.read.is_subset(&now.read)
+}
