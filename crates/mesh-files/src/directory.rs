@@ -36,8 +36,8 @@ pub fn load(dir: &Path) -> Result<Declared, Vec<FileError>> {
     assembled(&files, errors)
 }
 
-/// What a set of files declares: one is `mesh.toml` (or `mesh.json`, `mesh.yaml`), every other a manifest. Every error of every file is told, at most a hundred
-/// a file; whether the files agree is asked once each by itself is well formed.
+/// What a set of files declares: one is `mesh.toml` (or `mesh.json`, `mesh.yaml`), every other a manifest. Every error of
+/// every file is told, at most a hundred a file; whether the files agree is asked once each by itself is well formed.
 pub fn assemble(files: &[SourceFile]) -> Result<Declared, Vec<FileError>> {
     assembled(files, Vec::new())
 }
@@ -167,8 +167,7 @@ impl Assembly<'_> {
 
     /// A contradiction, at the place that would be changed to end it.
     fn placed(&self, error: &MeshError) -> FileError {
-        let said = printable(&error.to_string()).replace(MESH, self.source.file);
-        let message = format!("{said}{}", self.remedy(error));
+        let message = format!("{}{}", printable(&error.to_string()), self.remedy(error));
         let in_mesh = |at: Option<&Offset>| {
             let at = at.copied().unwrap_or(self.mesh.name_at);
             self.source

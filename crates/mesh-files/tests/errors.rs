@@ -229,3 +229,24 @@ fn more_than_one_file_is_told_of_where_one_would_be_changed() {
         ]
     );
 }
+
+#[test]
+fn the_file_is_named_as_it_is_called_and_an_event_called_like_one_keeps_its_name() {
+    let mesh = "version: 1\nmesh:\n  name: home\n";
+    let module = format!(
+        "{MAILER}[events]\nfollows = [\"shop.mesh.toml\"]\n[seats]\ncan_hold = [\"audit\"]\n"
+    );
+    let files = [
+        ("mesh.yaml", mesh),
+        ("modules/shop.toml", SHOP),
+        ("modules/mailer.toml", &module),
+    ];
+    let [follows, holds] = &told(&files)[..] else {
+        panic!("{:?}", told(&files));
+    };
+    assert!(
+        follows.contains("follows shop.mesh.toml, which"),
+        "{follows}"
+    );
+    assert!(holds.ends_with("name \"audit\" to mesh.yaml"), "{holds}");
+}

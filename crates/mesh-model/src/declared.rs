@@ -125,7 +125,7 @@ pub enum MeshError {
         why: &'static str,
     },
     /// A seat nobody registered.
-    #[error("module {module}: {field} names seat {seat}, which mesh.toml does not list")]
+    #[error("module {module}: {field} names seat {seat}, which is not listed")]
     UnknownSeat {
         /// The module.
         module: ModuleName,

@@ -26,7 +26,8 @@ impl Assembly<'_> {
             },
             MeshError::UnknownSeat { seat, .. } => {
                 let seats = self.mesh.seats.keys().map(AsRef::as_ref);
-                let add = format!("; add a seat with the name {} there", quoted(seat.as_str()));
+                let name = quoted(seat.as_str());
+                let add = format!("; add a seat with the name {name} to {}", self.source.file);
                 or(did_you_mean(seat.as_str(), seats), add)
             }
             MeshError::CannotHold { module, .. } if !self.modules.contains_key(module) => {
