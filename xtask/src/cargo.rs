@@ -30,9 +30,6 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) kind: Option<String>,
-    /// Whether it is there only for who asks for it.
-    #[serde(default)]
-    pub(crate) optional: bool,
 }
 
 #[derive(Debug, Deserialize)]

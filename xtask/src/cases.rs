@@ -1,4 +1,4 @@
-//! Runs files of cases, one row a question to a server, against `mesh_derive::servers`.
+//! Runs files of cases, one row a question to a server, against `mesh_servers`.
 //!
 //! A row has an id, an operation, what it is asked of (`a`, `b`), what is right (`expect`), and perhaps a note and the
 //! subjects a subscription is given (`delivered_of_probe`). Every answer is computed by the library; no row is known here.
@@ -10,6 +10,7 @@ mod requirements;
 mod row;
 #[cfg(test)]
 mod tests;
+mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

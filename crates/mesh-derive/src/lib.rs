@@ -13,7 +13,6 @@ mod diff;
 mod plan;
 pub mod proof;
 pub mod render;
-pub mod servers;
 pub mod subject;
 pub mod topology;
 

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use mesh_derive::servers::nats::{
+use mesh_servers::nats::{
     AckPolicy, Consumer, ConsumerField, Refusal, Retention, Stream, subjects_disjoint,
     unique_on_work_queue,
 };

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use mesh_derive::servers::nats::{
+use mesh_servers::nats::{
     AckForm, ConsumerField, Export, ExportKind, Permissions, Request, Transform,
     any_filter_subset_of, backoff_fits, effective_ack_wait, exports_ok, filters_match, filters_ok,
     has_wildcard, is_filtered, is_literal, is_subset, matches, overlaps, rename_ok,

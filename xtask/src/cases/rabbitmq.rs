@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use mesh_derive::servers::rabbitmq::{
+use mesh_servers::rabbitmq::{
     Pattern, PatternError, Permission, binding_key_valid, binding_matches, expand,
     passive_declare_permitted, topic_allows,
 };
@@ -11,6 +11,7 @@ use mesh_derive::servers::rabbitmq::{
 use super::Answer;
 use super::requirements;
 use super::row::{Row, of_bytes, text, texts};
+use super::wording;
 
 /// The answer, where the operation is one of these.
 pub(super) fn answer(row: &Row<'_>) -> Option<Result<Answer>> {
@@ -75,7 +76,7 @@ fn passive_declare(row: &Row<'_>) -> Result<Value> {
     let granted = texts(row.a)?;
     let granted: Vec<Permission> = granted
         .iter()
-        .map(|name| Ok(name.parse()?))
+        .map(|name| wording::permission(name))
         .collect::<Result<_>>()?;
     Ok(passive_declare_permitted(&granted).into())
 }

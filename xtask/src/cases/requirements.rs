@@ -2,21 +2,22 @@
 
 use anyhow::Result;
 
-use mesh_derive::servers::rabbitmq::{Operation, Requirement};
+use mesh_servers::rabbitmq::Requirement;
 
 use super::Answer;
 use super::row::{Row, text, texts};
+use super::wording;
 
 /// Whether the row lists what the method requires, in whatever order. The topic permission, asked for only of an exchange
 /// of type topic, may be left out: the rows name it for a publication, and not for a binding.
 pub(super) fn answer(row: &Row<'_>) -> Result<Answer> {
-    let operation: Operation = text(row.a)?.parse()?;
-    let required = operation.requires();
+    let required = wording::operation(text(row.a)?)?.requires();
     let expected: Vec<String> = texts(row.expect)?
         .iter()
         .map(|words| plain(words))
         .collect();
-    let said = |requirement: &Requirement| expected.contains(&plain(&requirement.to_string()));
+    let said =
+        |requirement: &Requirement| expected.contains(&plain(&wording::required(*requirement)));
     let complete = required
         .iter()
         .all(|requirement| requirement.is_conditional() || said(requirement));
@@ -24,7 +25,7 @@ pub(super) fn answer(row: &Row<'_>) -> Result<Answer> {
         .iter()
         .filter(|requirement| said(requirement))
         .count();
-    let got: Vec<String> = required.iter().map(ToString::to_string).collect();
+    let got: Vec<String> = required.into_iter().map(wording::required).collect();
     Ok(Answer::Verdict(
         complete && listed == expected.len(),
         format!("{got:?}"),

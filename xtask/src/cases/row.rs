@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use mesh_derive::servers::nats::Permissions;
+use mesh_servers::nats::Permissions;
 
 /// A row that has all it must have.
 #[derive(Debug)]

@@ -66,7 +66,8 @@ pub(super) fn small(tree: &Tree) -> Vec<Finding> {
     undecided.chain(gone).collect()
 }
 
-/// The names of all packages reached by what is not for tests, and not there only for who asks for it.
+/// The names of all packages reached by what is not for tests. What a feature brings is among them: somebody in a workspace
+/// asks for it, and everybody there compiles it.
 fn reached<'a>(tree: &'a Tree, package: &'a Package) -> BTreeSet<&'a str> {
     let metadata = &tree.metadata;
     let nodes: BTreeMap<&str, _> = metadata
@@ -81,7 +82,7 @@ fn reached<'a>(tree: &'a Tree, package: &'a Package) -> BTreeSet<&'a str> {
         for dependency in nodes.get(id).into_iter().flat_map(|node| &node.deps) {
             let kinds = &mut dependency.dep_kinds.iter();
             let ships = kinds.any(|kind| kind.kind.as_deref() != Some("dev"));
-            if ships && !asked_for(tree, id, &dependency.pkg) && seen.insert(&dependency.pkg) {
+            if ships && seen.insert(&dependency.pkg) {
                 open.push(&dependency.pkg);
             }
         }
@@ -89,18 +90,6 @@ fn reached<'a>(tree: &'a Tree, package: &'a Package) -> BTreeSet<&'a str> {
     let packages = metadata.packages.iter();
     let reached = packages.filter(|it| it.id != package.id && seen.contains(it.id.as_str()));
     reached.map(|it| it.name.as_str()).collect()
-}
-
-/// Whether a package of ours has a dependency only for who asks for it. Somebody in this workspace may have asked.
-fn asked_for(tree: &Tree, id: &str, dependency: &str) -> bool {
-    let packages = &tree.metadata.packages;
-    let name = packages.iter().find(|it| it.id == dependency);
-    let ours = tree.metadata.members().find(|it| it.id == id);
-    let (Some(name), Some(ours)) = (name, ours) else {
-        return false;
-    };
-    let mut asked = ours.dependencies.iter().filter(|it| it.name == name.name);
-    asked.any(|it| it.optional)
 }
 
 #[cfg(test)]
@@ -151,23 +140,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_for_who_asks_is_nobodys_burden() {
-        for (optional, count) in [(false, 1), (true, 0)] {
-            let mut embedded = sample::member(EMBEDDED, &["regex"]);
-            embedded["dependencies"][0]["optional"] = json!(optional);
-            let metadata = json!({
-                "packages": [embedded, sample::member("regex", &[])],
-                "workspace_members": [EMBEDDED],
-                "resolve": {"nodes": [
-                    {"id": EMBEDDED, "deps": [{"pkg": "regex", "dep_kinds": [{"kind": null}]}]},
-                ]},
-            });
-            let findings = small(&sample::with_metadata(&[], metadata));
-            let taken = findings
-                .iter()
-                .filter(|it| it.message.contains("takes regex"));
-            assert_eq!(taken.count(), count, "{findings:?}");
-        }
+    fn what_a_feature_brings_is_everybodys_burden() {
+        let mut embedded = sample::member(EMBEDDED, &["regex"]);
+        embedded["dependencies"][0]["optional"] = json!(true);
+        let metadata = json!({
+            "packages": [embedded, sample::member("regex", &[])],
+            "workspace_members": [EMBEDDED],
+            "resolve": {"nodes": [
+                {"id": EMBEDDED, "deps": [{"pkg": "regex", "dep_kinds": [{"kind": null}]}]},
+            ]},
+        });
+        let findings = small(&sample::with_metadata(&[], metadata));
+        let mut taken = findings.iter();
+        assert!(
+            taken.any(|it| it.message.contains("takes regex")),
+            "{findings:?}"
+        );
     }
 
     #[test]

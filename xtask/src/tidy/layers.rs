@@ -9,6 +9,7 @@ use crate::cargo::{Metadata, Package};
 /// Every package of the workspace and its layer; the drawing is in `docs/architecture.md`.
 const LAYERS: &[(&str, u8)] = &[
     ("mesh-model", 0),
+    ("mesh-servers", 0),
     ("mesh-derive", 1),
     ("mesh-window", 1),
     ("mesh-control", 1),

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use mesh_derive::servers::nats::{
+use mesh_model::{Filter, Grant, QueueSubscription, Subject};
+use mesh_servers::nats::{
     Permissions, is_subset, matches, overlaps, split_subject_queue, valid_filter, valid_literal,
 };
-use mesh_derive::servers::rabbitmq::{binding_key_valid, binding_matches};
-use mesh_model::{Filter, Grant, QueueSubscription, Subject};
+use mesh_servers::rabbitmq::{binding_key_valid, binding_matches};
 use proptest::prelude::*;
 use serde_json::Value;
 
-const HAND: &str = include_str!("cases/algebra_hand.json");
+const HAND: &str = include_str!("../../mesh-derive/tests/cases/algebra_hand.json");
 
 /// Subjects of few and short tokens, so that two of them meet; some are not valid.
 fn subject() -> impl Strategy<Value = String> {
