@@ -8,12 +8,22 @@ use crate::notation::Notation;
 use crate::source::{Source, did_you_mean, printable, quoted};
 use crate::{ErrorCode, FileError};
 
+/// Whether an error shows the text that it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Texts {
+    /// It helps to see what one typed.
+    Shown,
+    /// It may be a password, or an address with one in it.
+    Hidden,
+}
+
 /// What serde said, as a sentence about the file. Its message is the only thing it hands on; the shapes taken apart here
 /// are those of `serde::de::Error`, and what has another shape is shown as it is.
 pub(crate) fn explain(
     source: Source<'_>,
     root: &Spanned<DeValue<'_>>,
     error: &toml::de::Error,
+    texts: Texts,
 ) -> FileError {
     let at = begin(error);
     let table = root.get_ref().as_table();
@@ -27,13 +37,17 @@ pub(crate) fn explain(
         let sentence = format!("{} needs a key {}", found.table(), quoted(key));
         (ErrorCode::MissingKey, sentence)
     } else if message.starts_with("unknown variant ") {
-        (ErrorCode::WrongValue, unknown_value(&found, message))
+        (ErrorCode::WrongValue, unknown_value(&found, message, texts))
     } else if message == "invalid type: map, expected a sequence" && source.has_header(at) {
         let table = found.table();
         let sentence = format!("{table} may be there several times: write [{table}]");
         (ErrorCode::WrongValue, sentence)
     } else {
-        let sentence = format!("{}: {}", subject(&found), plain(message, source.notation));
+        let sentence = format!(
+            "{}: {}",
+            subject(&found),
+            plain(message, source.notation, texts)
+        );
         (ErrorCode::WrongValue, sentence)
     };
     source.error(shown(error), code, sentence)
@@ -55,13 +69,16 @@ fn unknown_key(found: &Located, message: &str) -> String {
     format!("unknown key {} {}{hint}", quoted(word), found.within())
 }
 
-fn unknown_value(found: &Located, message: &str) -> String {
+fn unknown_value(found: &Located, message: &str, texts: Texts) -> String {
     let word = found.text.as_deref().unwrap_or_default();
     let known = expected(message);
+    let shown = match texts {
+        Texts::Shown => quoted(word),
+        Texts::Hidden => "this".to_owned(),
+    };
     format!(
-        "{}: {} is none of {}{}",
+        "{}: {shown} is none of {}{}",
         subject(found),
-        quoted(word),
         known.join(", "),
         did_you_mean(word, known.iter().copied())
     )
@@ -85,25 +102,28 @@ pub(crate) fn expected(message: &str) -> Vec<&str> {
 }
 
 /// Serde's words for kinds of values, as the notation's: an operator knows no struct, sequence or map.
-fn plain(message: &str, notation: Notation) -> String {
+fn plain(message: &str, notation: Notation, texts: Texts) -> String {
     let (found, wanted) = message.rsplit_once(", expected ").unwrap_or((message, ""));
     let unquoted =
         found.contains(": integer") || found.contains(": float") || found.contains(": bool");
-    let found = found.strip_prefix("invalid type: ").map_or_else(
-        || found.to_owned(),
-        |kind| format!("this is {}", kind_of(kind, notation)),
-    );
+    let found = match found.strip_prefix("invalid type: ") {
+        Some(kind) => format!("this is {}", kind_of(kind, notation, texts)),
+        None if texts == Texts::Hidden && found.starts_with("invalid value: string ") => {
+            "invalid value".to_owned()
+        }
+        None => found.to_owned(),
+    };
     let wanted = match wanted {
         "" => String::new(),
         "a string" | "string" if unquoted => {
             ", and a string is wanted; put it in quotes".to_owned()
         }
-        wanted => format!(", and {} is wanted", kind_of(wanted, notation)),
+        wanted => format!(", and {} is wanted", kind_of(wanted, notation, texts)),
     };
     printable(&format!("{found}{wanted}"))
 }
 
-fn kind_of(kind: &str, notation: Notation) -> String {
+fn kind_of(kind: &str, notation: Notation, texts: Texts) -> String {
     match kind {
         "map" | "a map" => notation.table().to_owned(),
         "sequence" | "a sequence" => "an array".to_owned(),
@@ -117,6 +137,7 @@ fn kind_of(kind: &str, notation: Notation) -> String {
                     value.replace("point ", "").replace('`', "")
                 )
             }
+            Some(("string", _)) if texts == Texts::Hidden => "a string".to_owned(),
             Some(("string", value)) => format!("the string {value}"),
             _ => kind.to_owned(),
         },

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::explain::{WHOLE, begin, expected, explain, missing, shown};
+use crate::explain::{Texts, WHOLE, begin, expected, explain, missing, shown};
 use crate::later::{self, Later};
 use crate::locate::{correct, locate};
 use crate::notation::Notation;
@@ -16,14 +16,17 @@ use crate::{ErrorCode, FileError, json, yaml};
 /// Reads one file. `file` is what errors call it, and what it ends in says its notation; TOML, when nothing of ours.
 ///
 /// The text says `version = 1` before its tables; the form does not hold that key. Forms are strict by
-/// `#[serde(deny_unknown_fields)]`, and what serde then says becomes a place, a sentence and the nearest key.
+/// `#[serde(deny_unknown_fields)]`, and what serde then says becomes a place, a sentence and the nearest key. No text that
+/// stands in the file is shown but keys: a configuration may have a password in it, and in the wrong place.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FileError> {
     let source = Source::new(file, text);
     let mut errors = Vec::new();
     let table = parse(source, &mut StandIns::new(text), &mut errors);
     match (errors.into_iter().next(), table) {
         (Some(error), _) => Err(error),
-        (None, Some(table)) => form(&table).map_err(|error| explain(source, &table, &error)),
+        (None, Some(table)) => {
+            form(&table).map_err(|error| explain(source, &table, &error, Texts::Hidden))
+        }
         (None, None) => {
             Err(source.error(0, ErrorCode::Syntax, "there is nothing in it".to_owned()))
         }
@@ -57,7 +60,7 @@ pub(crate) fn read_on<T: DeserializeOwned>(
             continue;
         }
         if source.holds(shown(&error)) {
-            errors.push(explain(source, &root, &error));
+            errors.push(explain(source, &root, &error, Texts::Shown));
         }
         if !mended(&mut root, &error, &mut stand_ins) {
             break;
@@ -247,7 +250,7 @@ mod tests {
             ),
             (
                 "[bus]\nkind = 'serve'\nport = 1",
-                "f:3:8: \"kind\" in [bus]: \"serve\" is none of managed, server; did you mean \"server\"?",
+                "f:3:8: \"kind\" in [bus]: this is none of managed, server; did you mean \"server\"?",
             ),
             (
                 "[bus]\nkind = 'server'\nport = 70000",
@@ -255,7 +258,7 @@ mod tests {
             ),
             (
                 "[bus]\nkind = 'server'\nport = 'a'",
-                "f:4:8: \"port\" in [bus]: this is the string \"a\", and u16 is wanted",
+                "f:4:8: \"port\" in [bus]: this is a string, and u16 is wanted",
             ),
             (
                 "[bus]\nkind = 'server'\nprot = 1",
@@ -271,7 +274,7 @@ mod tests {
             ),
             (
                 "words = 'a'\n",
-                "f:2:9: \"words\" at the top of the file: this is the string \"a\", and an array is wanted",
+                "f:2:9: \"words\" at the top of the file: this is a string, and an array is wanted",
             ),
             ("", "f:1:1: the file needs a key \"bus\""),
         ] {
