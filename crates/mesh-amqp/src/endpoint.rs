@@ -26,7 +26,6 @@ pub struct Endpoint {
 /// The authority that vouches for a broker.
 #[derive(Clone)]
 pub struct Trust {
-    pem: String,
     config: Arc<ClientConfig>,
 }
 
@@ -51,13 +50,8 @@ impl Trust {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self {
-            pem: pem.to_owned(),
             config: Arc::new(config),
         })
-    }
-
-    pub(crate) fn pem(&self) -> &str {
-        &self.pem
     }
 
     pub(crate) fn config(&self) -> Arc<ClientConfig> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lapin::tcp::OwnedTLSConfig;
+use amq_protocol_tcp::{AMQPUriTcpExt, RustlsConnector};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Channel, Connection, ConnectionProperties};
 use mesh_bus::{BusError, Link};
@@ -158,17 +158,21 @@ impl Line {
         let uri = uri(&self.endpoint, host, *port, &login);
         let name = format!("{} {}", self.endpoint.name, login.user);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let config = OwnedTLSConfig {
-            identity: None,
-            cert_chain: self
-                .endpoint
-                .trust
-                .as_ref()
-                .map(|trust| trust.pem().to_owned()),
-        };
         let runtime = lapin::runtime::default_runtime();
         let runtime = runtime.map_err(|error| BusError::Away(error.to_string()))?;
-        let connect = Connection::connect_uri_with_config(uri, properties, config, runtime);
+        let trust = self.endpoint.trust.clone();
+        let open = async move |uri: AMQPUri, runtime| {
+            let plain = uri.connect_async(&runtime).await?;
+            match &trust {
+                None => Ok(plain),
+                // By nobody's certificates but those that are trusted here.
+                Some(trust) => {
+                    let connector = RustlsConnector::from(trust.config());
+                    Ok(plain.into_rustls(&connector, &uri.authority.host).await?)
+                }
+            }
+        };
+        let connect = Connection::connector(uri, runtime, open, properties);
         // A server that takes the connection and says nothing is waited for by the client for ever.
         let connected = timeout(CONNECTED_WITHIN, connect).await;
         let at = format!("the broker at {host}:{port}");
@@ -196,10 +200,8 @@ async fn channel_of(connection: &Connection) -> Result<Channel, BusError> {
 
 fn uri(endpoint: &Endpoint, host: &str, port: u16, login: &Login) -> AMQPUri {
     AMQPUri {
-        scheme: match endpoint.trust {
-            Some(_) => AMQPScheme::AMQPS,
-            None => AMQPScheme::AMQP,
-        },
+        // Over whatever was opened; it is encrypted before it is given to the client.
+        scheme: AMQPScheme::AMQP,
         authority: AMQPAuthority {
             userinfo: AMQPUserInfo {
                 username: login.user.clone(),
