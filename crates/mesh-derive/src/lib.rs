@@ -7,6 +7,7 @@
 #![doc = include_str!("../README.md")]
 
 mod ack;
+mod api;
 mod check;
 mod derive;
 mod diff;
@@ -17,6 +18,7 @@ pub mod subject;
 pub mod topology;
 
 pub use ack::{ack_filters, is_ack_of};
+pub use api::ApiCall;
 pub use check::{
     Counted, DefinitionFault, JWT_LIMIT, LimitFault, Mismatch, SharingFault, check,
     in_operator_mode,

@@ -2,6 +2,7 @@
 
 use mesh_model::{BusFacts, Filter, Grant, Principal};
 
+use crate::api::ApiCall;
 use crate::check::Mismatch;
 use crate::check::sharing::Carried;
 use crate::derive::controller_grant;
@@ -143,7 +144,8 @@ fn lies_in(entry: &Filter, within: &Filter) -> bool {
     entry_text.starts_with(begins) && entry.is_subset_of(within)
 }
 
-/// The controller's authority is a constant of the bus: whatever is beyond it is nobody's need.
+/// The controller's authority is a constant of the bus: whatever is beyond it is nobody's need, and whatever is not all of it
+/// leaves something undone. Of the API it uses some calls; acks are held against its consumers.
 fn check_controller(grant: &Grant, bus: &BusFacts, found: &mut Vec<Mismatch>) {
     let uses = controller_grant(bus);
     let within =
@@ -161,6 +163,15 @@ fn check_controller(grant: &Grant, bus: &BusFacts, found: &mut Vec<Mismatch>) {
                 filter: filter.clone(),
             }),
     );
+    let calls = ApiCall::ALL.map(ApiCall::everywhere);
+    let besides = |need: &&Filter| !need.as_str().starts_with("$JS.");
+    let says = uses.publish.iter().filter(besides).chain(&calls);
+    let says = says.filter(|need| !within(need, &grant.publish));
+    let hears = uses.subscribe.iter();
+    let hears = hears.filter(|need| !within(need, &grant.subscribe));
+    found.extend(says.chain(hears).map(|need| Mismatch::ControllerLacks {
+        filter: need.clone(),
+    }));
 }
 
 fn check_grant(entries: &Entries<'_>, carried: &Carried<'_>, found: &mut Vec<Mismatch>) {

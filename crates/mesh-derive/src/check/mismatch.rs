@@ -340,6 +340,12 @@ pub enum Mismatch {
         /// Which entry.
         filter: Filter,
     },
+    /// The controller may not do what it does: a call of its would be refused, or end without an answer.
+    #[error("controller: may not use {filter}, which it needs; grant it")]
+    ControllerLacks {
+        /// Which entry.
+        filter: Filter,
+    },
     /// What the accounts share is not what has to cross.
     #[error(transparent)]
     Sharing(SharingFault),

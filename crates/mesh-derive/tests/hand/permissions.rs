@@ -1,6 +1,6 @@
 //! Cases about who may publish and subscribe what.
 
-use mesh_derive::{Share, ack_filters, subject};
+use mesh_derive::{ApiCall, Share, ack_filters, subject};
 use mesh_model::{Principal, Subject};
 
 use crate::stage::{
@@ -29,6 +29,17 @@ fn case_b_493aff5_who_makes_consumers_may_in_either_form_and_what_is_missing_is_
         assert!(controller.publish.remove(&filter("$JS.API.>")));
         let old = filter("$JS.API.CONSUMER.DURABLE.CREATE.CONTROL.controller");
         controller.publish.insert(old);
+    });
+    // The call that was granted under its old name alone, and how it is asked now.
+    let said = "controller: may not use $JS.API.CONSUMER.CREATE.*.*, which it needs";
+    finds(said, |plan| {
+        let controller = grant(plan, "controller");
+        assert!(controller.publish.remove(&filter("$JS.API.>")));
+        let others = ApiCall::ALL.map(|call| match call {
+            ApiCall::ConsumerCreate => filter("$JS.API.CONSUMER.DURABLE.CREATE.*.*"),
+            other => filter(&other.subject("*", "*")),
+        });
+        controller.publish.extend(others);
     });
     let said = "module/clerk may not publish $JS.ACK.EVENTS.clerk.>";
     finds(said, |plan| {

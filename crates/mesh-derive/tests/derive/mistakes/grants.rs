@@ -205,6 +205,53 @@ fn the_controller_may_what_it_does_and_not_more() {
     }
 }
 
+/// Each call of the API that the controller makes.
+const CALLS: [&str; 9] = [
+    "$JS.API.STREAM.LIST",
+    "$JS.API.STREAM.CREATE.*",
+    "$JS.API.STREAM.UPDATE.*",
+    "$JS.API.STREAM.DELETE.*",
+    "$JS.API.STREAM.MSG.GET.*",
+    "$JS.API.CONSUMER.LIST.*",
+    "$JS.API.CONSUMER.CREATE.*.*",
+    "$JS.API.CONSUMER.DELETE.*.*",
+    "$JS.API.CONSUMER.MSG.NEXT.*.*",
+];
+
+/// D29
+#[test]
+fn what_the_controller_needs_and_may_not_is_named() {
+    let lacks = |without: &str| {
+        let found = found(|plan| {
+            let grant = plan.grants.get_mut(&principal("controller")).unwrap();
+            assert!(grant.publish.remove(&filter("$JS.API.>")));
+            grant.publish.extend(CALLS.map(filter));
+            let there =
+                grant.publish.remove(&filter(without)) || grant.subscribe.remove(&filter(without));
+            assert!(there || without == "nothing");
+        });
+        let lacks = found.into_iter().filter_map(|m| match m {
+            Mismatch::ControllerLacks { filter } => Some(filter.to_string()),
+            _ => None,
+        });
+        lacks.collect::<Vec<_>>()
+    };
+    assert_eq!(lacks("nothing"), [""; 0], "with each of its calls");
+    let others = [
+        "mesh.node.*.declare",
+        "mesh.ctl.epoch",
+        "mesh.ctl.mark",
+        "mesh.inbox.>",
+        "mesh.parked.>",
+        "mesh.inbox.controller.>",
+        "mesh.heartbeat.>",
+        "$JS.EVENT.ADVISORY.>",
+    ];
+    for needed in CALLS.into_iter().chain(others) {
+        assert_eq!(lacks(needed), [needed]);
+    }
+}
+
 /// D30
 #[test]
 fn an_entry_inside_another_of_the_same_grant_is_refused() {
