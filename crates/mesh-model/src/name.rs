@@ -142,7 +142,7 @@ fn is_device(text: &str) -> bool {
             Some([b'1'..=b'9'])
         )
     };
-    DEVICES.contains(&text) || NUMBERED_DEVICES.iter().any(|device| numbered(device))
+    DEVICES.contains(&text) || NUMBERED_DEVICES.iter().any(numbered)
 }
 
 fn dotted(text: &str) -> Result<(), NameRule> {
