@@ -108,8 +108,6 @@ impl<B: ControllerBus> Surface<B> {
 
 /// How long an operator's request waits for the bus.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The longest a token may be good for.
-const LONGEST_TOKEN: u64 = 30 * 24 * 3600;
 /// The longest a rehearsed refusal may last.
 const LONGEST_FAULT: u64 = 3_600_000;
 
@@ -174,8 +172,10 @@ impl<B: ControllerBus> Control for Surface<B> {
             let message = "a mesh on a loopback bus has one node, this machine; hosts join a mesh on NATS or RabbitMQ";
             return Err(ApiError::new(Code::Invalid, message));
         };
-        if !(1..=LONGEST_TOKEN).contains(&request.ttl_secs) {
-            let message = format!("a token is good for 1 s to {LONGEST_TOKEN} s (30 days)");
+        let longest = TokenRecord::LONGEST_SECS;
+        if !(1..=longest).contains(&request.ttl_secs) {
+            let days = longest / (24 * 3600);
+            let message = format!("a token is good for 1 s to {longest} s ({days} days)");
             return Err(ApiError::new(Code::Invalid, message));
         }
         if request.rejoin && request.node.is_none() {

@@ -82,6 +82,7 @@ pub(crate) fn rabbitmq_definitions(asked: &RabbitmqDefinitions) -> anyhow::Resul
         } else {
             QueueKind::Classic
         },
+        users: String::new(),
     };
     let laid = topology(&plan, &Bounds::default(), &facts);
     let faults = laid.check();

@@ -133,6 +133,7 @@ impl AmqpController {
             vhost: self.vhost.clone(),
             version,
             queues: self.queues,
+            users: self.epoch.names().users,
         }
     }
 

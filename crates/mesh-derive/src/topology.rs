@@ -24,10 +24,10 @@ pub use exchange::{Address, Exchange, ExchangeKind};
 pub use fault::TopologyFault;
 pub use lay::topology;
 pub use pattern::NOTHING;
-pub use policy::{Overflow, Policy};
+pub use policy::{LONGEST_HELD, Overflow, Policy};
 pub use queue::{Queue, QueueClass};
 pub use rights::{Key, Rights};
-pub use user::{controller_login, login, principal_of, user_name, whose_login};
+pub use user::{EPOCH_LENGTH, controller_login, login, principal_of, user_name, whose_login};
 
 /// Everything a broker is to hold in its virtual host. The exchanges are [`Exchange::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Topology {
     pub queues: BTreeMap<Queue, QueueKind>,
     /// What brings messages into the queues. They are made by whoever provisions the broker: nobody binds for himself.
     pub bindings: BTreeSet<Binding>,
+    /// The keys of events that the reader of a queue was declared to hear: what its bindings are held against.
+    pub follows: BTreeMap<Queue, BTreeSet<String>>,
     /// The limits of each class of queues: exactly one policy has effect on a queue.
     pub policies: BTreeMap<QueueClass, Policy>,
     /// Everybody with a credential, and what each may do.

@@ -109,6 +109,11 @@ pub struct TokenRecord {
     pub spent: Option<Spent>,
 }
 
+impl TokenRecord {
+    /// Seconds a token may be good for at most. What waits for its holder is kept for as long.
+    pub const LONGEST_SECS: u64 = 30 * 24 * 3600;
+}
+
 /// Who spent a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {

@@ -48,6 +48,7 @@ impl Site {
             vhost: VHOST.to_owned(),
             version: version(management)?,
             queues: QueueKind::Classic,
+            users: String::new(),
         };
         let topology = topology(&plan, &Bounds::default(), &facts);
         let faults = topology.check();

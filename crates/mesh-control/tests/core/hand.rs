@@ -432,6 +432,7 @@ fn case_b_5b7061c_a_broker_lets_a_message_be_held_longer_than_the_mesh_holds_one
         vhost: "mesh".to_owned(),
         version: named("4.0.5"),
         queues: QueueKind::Quorum,
+        users: String::new(),
     };
     let waits = plan.consumers.values().map(|it| it.ack_wait_secs);
     let longest = u64::from(waits.max().unwrap()) * 1_000;

@@ -12,6 +12,8 @@ pub struct BrokerFacts {
     pub version: BrokerVersion,
     /// What kind of queues hold what must not be lost.
     pub queues: QueueKind,
+    /// What the name of each of the mesh's users begins with, where a broker serves several meshes.
+    pub users: String,
 }
 
 /// How a queue keeps its messages.

@@ -9,9 +9,10 @@ use super::fault::TopologyFault;
 use super::pattern::LIMIT;
 use super::queue::Queue;
 use super::rights::{Key, Rights};
-use super::user::user_name;
+use super::user::{EPOCH_LENGTH, controller_login, login};
 use super::{Binding, Topology};
-use crate::subject::own;
+use crate::derive::announced;
+use crate::subject::{self, own};
 
 /// Bytes of a name or key: AMQP carries it as a short string.
 const NAME_LIMIT: usize = 255;
@@ -25,6 +26,7 @@ impl Topology {
         self.check_limits(&mut found);
         self.check_queues(&mut found);
         self.check_bindings(&mut found);
+        self.check_follows(&mut found);
         let heard = Heard::of(self);
         for (principal, rights) in &self.users {
             check_patterns(principal, rights, &mut found);
@@ -38,13 +40,18 @@ impl Topology {
     }
 
     fn check_limits(&self, found: &mut Vec<TopologyFault>) {
-        let vhost = ("virtual host", self.broker.vhost.clone());
+        let broker = &self.broker;
         let queues = self.queues.keys().map(|queue| ("queue", queue.name()));
         let keys = self
             .bindings
             .iter()
             .map(|it| ("routing key", it.key.clone()));
-        let users = self.users.keys().map(|user| ("user", user_name(user)));
+        let users = self.users.keys().map(|who| match who {
+            Principal::Controller => controller_login(&broker.users, &"0".repeat(EPOCH_LENGTH)),
+            who => login(&broker.users, who),
+        });
+        let users = users.map(|user| ("user", user));
+        let vhost = ("virtual host", broker.vhost.clone());
         let names = queues.chain(keys).chain(users).chain([vhost]);
         found.extend(
             names
@@ -56,7 +63,7 @@ impl Topology {
                 }),
         );
         for (class, policy) in &self.policies {
-            let version = self.broker.version;
+            let version = broker.version;
             found.extend(
                 policy
                     .refused_by(version)
@@ -78,12 +85,13 @@ impl Topology {
                     queue: queue.clone(),
                 });
             }
-            let (exchange, _) = queue.source();
-            let written = controller.is_some_and(|rights| rights.write.contains(&exchange));
-            if queue.is_filled_by_controller() && !written {
+            if let Some((exchange, key)) = queue.only_written()
+                && !controller.is_some_and(|rights| writes(rights, exchange, &key))
+            {
                 found.push(TopologyFault::NeverFilled {
                     queue: queue.clone(),
                     exchange,
+                    key,
                 });
             }
             // With no module there is nothing to announce.
@@ -103,7 +111,11 @@ impl Topology {
         } in &self.bindings
         {
             let (source, own) = queue.source();
-            if source != *exchange || own.is_some_and(|own| own != *key) {
+            let is_own = match own {
+                Some(own) => own == *key,
+                None => self.is_followed(queue, key),
+            };
+            if source != *exchange || !is_own {
                 found.push(TopologyFault::HearsAnothers {
                     queue: queue.clone(),
                     exchange: *exchange,
@@ -116,6 +128,37 @@ impl Topology {
                     key: key.clone(),
                     queue: queue.clone(),
                 });
+            }
+        }
+    }
+
+    /// Whether a key is that of one event, which the reader of a queue was declared to hear.
+    fn is_followed(&self, queue: &Queue, key: &str) -> bool {
+        let declared = self.follows.get(queue);
+        declared.is_some_and(|keys| keys.contains(key)) && !key.split('.').any(is_wildcard)
+    }
+
+    /// What somebody was declared to hear has to come to him.
+    fn check_follows(&self, found: &mut Vec<TopologyFault>) {
+        for (queue, keys) in &self.follows {
+            for key in keys {
+                let binding = Binding {
+                    exchange: Exchange::Events,
+                    key: key.clone(),
+                    queue: queue.clone(),
+                };
+                if !self.bindings.contains(&binding) {
+                    let Binding {
+                        exchange,
+                        key,
+                        queue,
+                    } = binding;
+                    found.push(TopologyFault::Misses {
+                        queue,
+                        exchange,
+                        key,
+                    });
+                }
             }
         }
     }
@@ -244,21 +287,56 @@ fn is_own(exchange: Exchange, key: &Key, said: &[Filter]) -> bool {
     }
 }
 
+/// Whether somebody may write everything that is under a key.
+fn writes(rights: &Rights, exchange: Exchange, key: &Key) -> bool {
+    let keys = rights.keys.get(&exchange);
+    rights.write.contains(&exchange)
+        && (exchange.kind() == ExchangeKind::Direct || keys.is_some_and(|keys| keys.contains(key)))
+}
+
+fn is_wildcard(word: &str) -> bool {
+    matches!(word, "*" | "#")
+}
+
+/// Whether a key is that under which a module is announced.
+fn is_announcement(key: &str) -> bool {
+    let module = key.split_once('.').map(|(module, _)| module.parse());
+    let Some(Ok(module)) = module else {
+        return false;
+    };
+    let announced = Address::of(&subject::event(&announced(&module)));
+    announced.is_some_and(|at| at.key == key)
+}
+
 /// Which keys go into some queue.
-struct Heard<'a>(BTreeSet<(Exchange, &'a str)>);
+struct Heard<'a> {
+    /// Each key something is bound with.
+    bound: BTreeSet<(Exchange, &'a str)>,
+    /// Those of events the controller hears.
+    announced: BTreeSet<&'a str>,
+}
 
 impl<'a> Heard<'a> {
     fn of(topology: &'a Topology) -> Self {
         let bindings = topology.bindings.iter();
-        Self(bindings.map(|it| (it.exchange, it.key.as_str())).collect())
+        let to_controller = bindings
+            .clone()
+            .filter(|it| it.exchange == Exchange::Events && it.queue == Queue::Announcements);
+        Self {
+            bound: bindings.map(|it| (it.exchange, it.key.as_str())).collect(),
+            announced: to_controller.map(|it| it.key.as_str()).collect(),
+        }
     }
 
-    /// Whether a key goes somewhere. An event nobody follows may go nowhere.
+    /// Whether a key goes somewhere. An event nobody follows may go nowhere; what is announced goes to the controller.
     fn takes(&self, exchange: Exchange, key: &Key) -> bool {
         if exchange == Exchange::Events {
-            return true;
+            return match key {
+                Key::Is(key) => !is_announcement(key) || self.announced.contains(key.as_str()),
+                Key::Under(_) => true,
+            };
         }
-        let bound = |key: &str| self.0.contains(&(exchange, key));
+        let bound = |key: &str| self.bound.contains(&(exchange, key));
         match key {
             Key::Is(key) => {
                 bound(key)

@@ -37,7 +37,9 @@ pub enum TopologyFault {
     },
     /// A setting that this broker refuses, and with it the rest of what is imported.
     #[error(
-        "policy {}: RabbitMQ {version} takes no {setting}; leave it out, or use 4.0.3 or newer", class.policy_name()
+        "policy {}: RabbitMQ {version} takes no {setting}; leave it out, or use {} or newer",
+        class.policy_name(),
+        BrokerVersion::UNLIMITED
     )]
     RefusedSetting {
         /// Of which policy.
@@ -73,13 +75,27 @@ pub enum TopologyFault {
     },
     /// A queue whose only writer may not write.
     #[error(
-        "queue {queue}: the controller may not write to {exchange}, so it stays empty; let it write there"
+        "queue {queue}: the controller may not write {key} to {exchange}, so it stays empty; let it write that there"
     )]
     NeverFilled {
         /// The queue.
         queue: Queue,
         /// From where it would be filled.
         exchange: Exchange,
+        /// Under which key.
+        key: Key,
+    },
+    /// A queue that does not get what its reader was declared to hear.
+    #[error(
+        "queue {queue}: its reader is to hear {exchange} {key}, which is not bound to it; bind it"
+    )]
+    Misses {
+        /// The queue.
+        queue: Queue,
+        /// From where.
+        exchange: Exchange,
+        /// Which key.
+        key: String,
     },
     /// A queue that gets what is for another.
     #[error("queue {queue}: {exchange} {key} is not for it; bind its own only")]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_model::{ConsumerKind, ConsumerSpec, Filter, Grant, Principal, Subject};
 
-use super::exchange::{Address, ExchangeKind, binding};
+use super::exchange::{Address, Exchange, ExchangeKind, binding};
 use super::queue::{Queue, QueueClass};
 use super::rights::{Key, Rights};
 use super::{Binding, BrokerFacts, Topology};
@@ -18,6 +18,7 @@ pub fn topology(plan: &Plan, bounds: &Bounds, broker: &BrokerFacts) -> Topology 
         broker: broker.clone(),
         queues: BTreeMap::new(),
         bindings: BTreeSet::new(),
+        follows: plan.reads.iter().filter_map(followed).collect(),
         policies: QueueClass::ALL
             .into_iter()
             .map(|class| (class, class.policy(bounds, broker)))
@@ -88,6 +89,23 @@ impl Topology {
         }
         self.users.insert(principal.clone(), rights);
     }
+}
+
+/// What a principal was declared to hear of events, and in which queue; nothing for those who follow nothing.
+fn followed(
+    (principal, reads): (&Principal, &BTreeSet<Filter>),
+) -> Option<(Queue, BTreeSet<String>)> {
+    let queue = match principal {
+        Principal::Controller => Queue::Announcements,
+        Principal::Module(module) => Queue::Module(module.clone()),
+        _ => return None,
+    };
+    let keys = reads.iter().filter_map(|filter| {
+        let (exchange, key) = binding(filter)?;
+        (exchange == Exchange::Events).then_some(key)
+    });
+    let keys: BTreeSet<String> = keys.collect();
+    (!keys.is_empty()).then_some((queue, keys))
 }
 
 /// The queue a consumer is: nothing for those of the controller on what is for it alone, which are always there.

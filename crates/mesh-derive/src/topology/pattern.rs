@@ -3,12 +3,12 @@
 //! A broker reads a pattern as a regular expression that may match anywhere. Here each is made of whole names and anchored
 //! at both ends; the end is `\z`, since `$` also lets a line feed follow. Newer brokers take no pattern above
 //! [`LIMIT`] bytes and give up, refusing, on one that takes many steps, so names share what they begin with: then
-//! each character is looked at once.
+//! each character is looked at once. What a character means in a pattern is escaped, whatever the name.
 
 use std::collections::BTreeMap;
 
-/// The pattern that allows nothing.
-pub const NOTHING: &str = "^$";
+/// The pattern that allows nothing: no name is empty, and `$` would allow a line feed.
+pub const NOTHING: &str = "^\\z";
 /// Bytes a broker reads of a pattern (`rabbit_re`, from 4.3 on).
 pub(super) const LIMIT: usize = 1024;
 
@@ -47,21 +47,24 @@ fn any_of(names: &[&str]) -> String {
     }
 }
 
-/// By first word: words that the same follows are written once with it. No word is empty, so an empty rest is an end.
+/// By first word: words that the same follows are written once with it.
 fn by_word(names: Vec<&str>) -> String {
-    let mut by_first: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_first: BTreeMap<&str, Vec<Option<&str>>> = BTreeMap::new();
     for name in names {
-        let (first, rest) = name.split_once('.').unwrap_or((name, ""));
+        let (first, rest) = match name.split_once('.') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (name, None),
+        };
         by_first.entry(first).or_default().push(rest);
     }
     let mut by_rest: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (first, rests) in by_first {
-        let more = rests.iter().filter(|rest| !rest.is_empty());
-        let more = by_word(more.copied().collect());
-        let rest = match (more.is_empty(), rests.contains(&"")) {
+        let ends = rests.contains(&None);
+        let more: Vec<&str> = rests.into_iter().flatten().collect();
+        let rest = match (more.is_empty(), ends) {
             (true, _) => String::new(),
-            (false, false) => format!("\\.{more}"),
-            (false, true) => format!("(\\.{more})?"),
+            (false, false) => format!("\\.{}", by_word(more)),
+            (false, true) => format!("(\\.{})?", by_word(more)),
         };
         by_rest.entry(rest).or_default().push(first);
     }
@@ -112,16 +115,25 @@ fn one_of(characters: &[char]) -> String {
     if let [only] = characters {
         return escaped(only.encode_utf8(&mut [0; 4]));
     }
+    // A broker reads bytes: in a class each byte of such a character would stand for itself.
+    if !characters.iter().all(char::is_ascii) {
+        let each = characters.iter();
+        let each: Vec<String> = each
+            .map(|it| escaped(it.encode_utf8(&mut [0; 4])))
+            .collect();
+        return format!("({})", each.join("|"));
+    }
     let mut class = "[".to_owned();
     for run in characters.chunk_by(|a, b| u32::from(*a) + 1 == u32::from(*b)) {
         match run {
-            [first, .., last] if run.len() > 2 => class.extend([*first, '-', *last]),
+            [first, .., last] if run.len() > 2 => {
+                put_escaped(&mut class, *first, SPECIAL_IN_CLASS);
+                class.push('-');
+                put_escaped(&mut class, *last, SPECIAL_IN_CLASS);
+            }
             few => {
                 for character in few {
-                    if *character == '-' {
-                        class.push('\\');
-                    }
-                    class.push(*character);
+                    put_escaped(&mut class, *character, SPECIAL_IN_CLASS);
                 }
             }
         }
@@ -130,9 +142,27 @@ fn one_of(characters: &[char]) -> String {
     class
 }
 
-/// As it stands. Names are letters, digits and hyphens, so a dot is all there is to escape.
+/// What means something else than itself outside a class.
+const SPECIAL: &str = r"\^$.|?*+()[]{}";
+/// What does in a class.
+const SPECIAL_IN_CLASS: &str = r"\^-[]";
+
+/// As it stands.
 fn escaped(text: &str) -> String {
-    text.replace('.', "\\.")
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        put_escaped(&mut escaped, character, SPECIAL);
+    }
+    escaped
+}
+
+fn put_escaped(pattern: &mut String, character: char, special: &str) {
+    match character {
+        // What comes after one a broker would not read.
+        '\0' => pattern.push_str("\\x00"),
+        it if special.contains(it) => pattern.extend(['\\', it]),
+        it => pattern.push(it),
+    }
 }
 
 #[cfg(test)]
@@ -142,7 +172,7 @@ mod tests {
     #[test]
     fn a_pattern_shares_what_names_begin_and_end_with() {
         for (names, expected) in [
-            (vec![], "^$"),
+            (vec![], "^\\z"),
             (vec!["node.n1"], "^node\\.n1\\z"),
             (vec!["mesh.ctl", "mesh.beat"], "^mesh\\.(beat|ctl)\\z"),
             (vec!["m.announced", "m.sent"], "^m\\.(announced|sent)\\z"),
@@ -150,6 +180,11 @@ mod tests {
             (vec!["a", "a.b"], "^a(\\.b)?\\z"),
             (vec!["a.x", "a.y", "b.x", "b.y", "c"], "^([ab]\\.[xy]|c)\\z"),
             (vec!["n1", "n2", "n3", "n-"], "^n[\\-1-3]\\z"),
+            (vec!["a|(", "a|["], "^a\\|(\\(|\\[)\\z"),
+            (vec!["a", "a."], "^a(\\.)?\\z"),
+            (vec!["[", "\\", "]", "^"], "^[\\[-\\^]\\z"),
+            (vec!["é", "ê"], "^(é|ê)\\z"),
+            (vec!["\0"], "^\\x00\\z"),
         ] {
             assert_eq!(exactly(names, []), expected);
         }

@@ -1,7 +1,9 @@
 //! The limits of queues. They are a policy's, since those of a queue itself can never be changed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use mesh_model::TokenRecord;
 use serde_json::{Value, json};
 
 use super::broker::{BrokerFacts, BrokerVersion, QueueKind};
@@ -150,7 +152,14 @@ impl QueueClass {
 const HEARTBEATS: u64 = 10_000;
 /// Answers one token has at most: several hosts may hold it, each asking again.
 const ANSWERS: u64 = 64;
-/// A token's queue that nobody has read from for so long is left over.
-const ANSWER_IDLE_SECS: u64 = 7 * 24 * 3600;
+/// A token's queue that nobody has read from for so long is left over: its token may be used no more.
+const ANSWER_IDLE_SECS: u64 = TokenRecord::LONGEST_SECS + 24 * 3600;
 /// Well above the longest anything of the mesh's holds a message: the window's bound, a module's work.
 const HELD_SECS: u64 = 3600;
+/// What a broker that is told nothing allows, as one before [`BrokerVersion::UNLIMITED`] is.
+const HELD_UNTOLD_SECS: u64 = 1800;
+/// The longest a controller may hold a report over AMQP: a broker closes the channel of whoever holds one for longer than
+/// it allows, and everything in hand there comes again.
+pub const LONGEST_HELD: Duration = Duration::from_secs(1500);
+
+const _: () = assert!(LONGEST_HELD.as_secs() < HELD_UNTOLD_SECS && HELD_UNTOLD_SECS <= HELD_SECS);

@@ -6,6 +6,7 @@ use mesh_model::{InstanceRef, ModuleName, NodeName, Principal, SeatName, TokenId
 
 use super::Binding;
 use super::exchange::{Exchange, MARK, PARKED_UNDER};
+use super::rights::Key;
 
 /// A queue of the mesh's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,9 +101,9 @@ impl QueueClass {
     pub fn pattern(self) -> String {
         let root = self.root().replace('.', "\\.");
         if self.root().ends_with('.') {
-            format!("^{root}[a-z0-9-]+$")
+            format!("^{root}[a-z0-9-]+\\z")
         } else {
-            format!("^{root}$")
+            format!("^{root}\\z")
         }
     }
 }
@@ -176,12 +177,17 @@ impl Queue {
         }
     }
 
-    /// Whether nobody else than the controller puts anything into it.
-    pub(super) const fn is_filled_by_controller(&self) -> bool {
-        matches!(
+    /// Where the controller writes what is in it, if nobody else puts anything into it.
+    pub(super) fn only_written(&self) -> Option<(Exchange, Key)> {
+        if !matches!(
             self,
             Self::Node(_) | Self::Answer(_) | Self::Mark | Self::Parked
-        )
+        ) {
+            return None;
+        }
+        let Binding { exchange, key, .. } = self.own_binding()?;
+        let under = key.strip_suffix(".#").map(str::to_owned);
+        Some((exchange, under.map_or(Key::Is(key), Key::Under)))
     }
 
     /// What brings messages into it, unless that is what its owner follows: then the key is left open.

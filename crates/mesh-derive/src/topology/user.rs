@@ -40,6 +40,9 @@ pub fn login(mesh: &str, principal: &Principal) -> String {
     format!("{mesh}{}", user_name(principal))
 }
 
+/// Characters an epoch has in the name of its controller.
+pub const EPOCH_LENGTH: usize = 16;
+
 /// The name a controller logs in with for one epoch: the next takes another, and removes this one.
 pub fn controller_login(mesh: &str, epoch: &str) -> String {
     format!("{}.{epoch}", login(mesh, &Principal::Controller))

@@ -1,19 +1,12 @@
 //! What the check finds: each fault, made by hand in a topology that holds.
 
-use std::collections::BTreeSet;
-
-use mesh_derive::Bounds;
-use mesh_derive::derive;
-use mesh_derive::topology::{
-    Binding, BrokerFacts, BrokerVersion, Exchange, Key, Queue, QueueClass, QueueKind, Rights,
-    Topology, TopologyFault, topology,
-};
+use mesh_derive::topology::{Binding, Exchange, Key, Queue, Rights, Topology};
 use mesh_model::{Principal, Records};
 
-use super::{broker, laid};
+use super::laid;
 use crate::common::{add_module, add_node, add_seat, add_token, empty, manifest, names};
 
-fn mesh() -> Records {
+pub(super) fn mesh() -> Records {
     let mut records = empty();
     for node in ["n1", "n2"] {
         add_node(&mut records, node);
@@ -45,7 +38,7 @@ fn node(name: &str) -> Queue {
 }
 
 /// What one change to a topology that holds is found to be.
-fn found(change: impl FnOnce(&mut Topology)) -> Vec<String> {
+pub(super) fn found(change: impl FnOnce(&mut Topology)) -> Vec<String> {
     let mut laid = laid(&mesh()).1;
     assert_eq!(laid.check(), []);
     change(&mut laid);
@@ -160,6 +153,92 @@ fn every_queue_is_bound_to_its_own_and_to_nothing_else() {
     }
 }
 
+/// D41
+#[test]
+fn a_module_hears_what_it_was_declared_to_follow_and_nothing_else() {
+    let mailer = || Queue::Module("mailer".parse().unwrap());
+    let bound = |queue: Queue, key: &str| Binding {
+        exchange: Exchange::Events,
+        key: key.to_owned(),
+        queue,
+    };
+    for key in [
+        "#",
+        "*.placed",
+        "shop.#",
+        "shop.*",
+        "shop.paid",
+        "mailer.announced",
+    ] {
+        for queue in [mailer(), Queue::Announcements] {
+            if queue == Queue::Announcements && key == "mailer.announced" {
+                continue;
+            }
+            let expected = format!("queue {queue}: mesh.ev {key} is not for it; bind its own only");
+            let found = found(|laid| {
+                laid.bindings.insert(bound(queue.clone(), key));
+            });
+            assert_eq!(found, [expected]);
+        }
+    }
+    // Nor where it was declared: whoever hears `#` hears everybody.
+    let all = found(|laid| {
+        laid.bindings.insert(bound(mailer(), "#"));
+        laid.follows
+            .get_mut(&mailer())
+            .unwrap()
+            .insert("#".to_owned());
+    });
+    assert_eq!(
+        all,
+        ["queue mod.mailer: mesh.ev # is not for it; bind its own only"]
+    );
+    let other = found(|laid| {
+        laid.bindings.remove(&bound(mailer(), "shop.placed"));
+        laid.bindings.insert(bound(mailer(), "shop.announced"));
+    });
+    let expected = [
+        "queue mod.mailer: its reader is to hear mesh.ev shop.placed, which is not bound to it; bind it",
+        "queue mod.mailer: mesh.ev shop.announced is not for it; bind its own only",
+    ];
+    assert_eq!(other, expected);
+}
+
+/// D41
+#[test]
+fn the_controller_hears_each_module_that_is_announced() {
+    let unheard = |who: &str, key: &str| {
+        format!("{who}: {key} on mesh.ev goes into no queue; bind it, or take the right away")
+    };
+    // Some are still bound, none is, and none is and the controller was not to hear any.
+    let shop = found(|laid| {
+        laid.bindings
+            .retain(|it| it.queue != Queue::Announcements || it.key != "shop.announced");
+    });
+    let missed = |key: &str| {
+        format!(
+            "queue ctl.events: its reader is to hear mesh.ev {key}, which is not bound to it; bind it"
+        )
+    };
+    assert_eq!(
+        shop,
+        [
+            missed("shop.announced"),
+            unheard("module/shop@n1", "shop.announced")
+        ]
+    );
+    let none = found(|laid| {
+        laid.bindings.retain(|it| it.queue != Queue::Announcements);
+        laid.follows.remove(&Queue::Announcements);
+    });
+    let all = [
+        ("module/mailer@n1", "mailer.announced"),
+        ("module/mailer@n2", "mailer.announced"),
+        ("module/shop@n1", "shop.announced"),
+    ];
+    assert_eq!(none, all.map(|(who, key)| unheard(who, key)));
+}
+
 /// D45
 #[test]
 fn nobody_speaks_as_another() {
@@ -234,16 +313,16 @@ fn what_is_written_goes_into_a_queue() {
 /// D41
 #[test]
 fn what_only_the_controller_fills_it_may_write() {
-    for (exchange, queue) in [
-        (Exchange::Declarations, "node.n1"),
-        (Exchange::Answers, "enrol.t1"),
-        (Exchange::Control, "ctl.mark"),
-        (Exchange::Control, "parked"),
+    for (exchange, key, queue) in [
+        (Exchange::Declarations, "n1", "node.n1"),
+        (Exchange::Answers, "t1", "enrol.t1"),
+        (Exchange::Control, "mark", "ctl.mark"),
+        (Exchange::Control, "parked.#", "parked"),
     ] {
         let found = found(|laid| {
             user(laid, "controller").write.remove(&exchange);
         });
-        let expected = format!("queue {queue}: the controller may not write to {exchange}");
+        let expected = format!("queue {queue}: the controller may not write {key} to {exchange}");
         assert!(
             found.iter().any(|it| it.starts_with(&expected)),
             "{found:?}"
@@ -251,103 +330,19 @@ fn what_only_the_controller_fills_it_may_write() {
     }
 }
 
-/// D46
+/// D41
 #[test]
-fn a_name_no_broker_carries_is_found() {
-    for vhost in [String::new(), "v".repeat(256)] {
-        let found = found(|laid| laid.broker.vhost = vhost);
-        assert!(found[0].starts_with("virtual host "), "{found:?}");
-    }
-    assert_eq!(found(|laid| laid.broker.vhost = "v".repeat(255)), [""; 0]);
-}
-
-/// D46
-#[test]
-fn the_longest_names_make_no_key_too_long() {
-    let long = |letter: &str| letter.repeat(63);
-    let event = format!("{}.{}", long("e"), long("f"));
-    let mut records = empty();
-    add_node(&mut records, &long("n"));
-    add_seat(&mut records, &long("s"), None);
-    let module = mesh_model::Manifest {
-        emits: names(&[&event]),
-        follows: [format!("{}.{event}", long("m")).parse().unwrap()].into(),
-        sends_to: names(&[&long("s")]),
-        ..manifest(&long("m"))
-    };
-    add_module(&mut records, module, &[&long("n")]);
-    assert_eq!(laid(&records).1.check(), []);
-}
-
-fn on(version: BrokerVersion, queues: QueueKind) -> Topology {
-    let plan = derive(&mesh(), &Bounds::default());
-    let broker = BrokerFacts {
-        version,
-        queues,
-        ..broker()
-    };
-    topology(&plan, &Bounds::default(), &broker)
-}
-
-const OLD: BrokerVersion = BrokerVersion::new(3, 13, 7);
-const NEW: BrokerVersion = BrokerVersion::new(4, 0, 3);
-
-/// D48
-#[test]
-fn a_setting_is_written_only_for_a_broker_that_takes_it() {
-    let written = |version, queues| -> BTreeSet<&str> {
-        let policies = on(version, queues).policies;
-        policies
-            .values()
-            .flat_map(|policy| policy.settings().into_keys())
-            .collect()
-    };
-    assert!(!written(OLD, QueueKind::Quorum).contains("delivery-limit"));
-    assert!(!written(OLD, QueueKind::Quorum).contains("consumer-timeout"));
-    assert!(written(NEW, QueueKind::Quorum).contains("delivery-limit"));
-    assert!(written(NEW, QueueKind::Classic).contains("consumer-timeout"));
-    // A classic queue counts no deliveries.
-    assert!(!written(NEW, QueueKind::Classic).contains("delivery-limit"));
-}
-
-/// D48
-#[test]
-fn a_setting_an_older_broker_refuses_is_found() {
-    let mut laid = on(NEW, QueueKind::Quorum);
-    laid.broker.version = OLD;
-    let found = laid.check();
-    let all = found
-        .iter()
-        .all(|it| matches!(it, TopologyFault::RefusedSetting { .. }));
-    assert!(all && found.len() == QueueClass::ALL.len(), "{found:?}");
-}
-
-/// D48
-#[test]
-fn each_queue_has_the_limits_of_exactly_one_policy() {
-    let laid = on(NEW, QueueKind::Quorum);
-    for queue in laid.queues.keys() {
-        let about: Vec<QueueClass> = laid
-            .policies
-            .keys()
-            .filter(|class| {
-                regex::Regex::new(&class.pattern())
-                    .unwrap()
-                    .is_match(&queue.name())
-            })
-            .copied()
-            .collect();
-        assert_eq!(about, [queue.class()], "{queue}");
-        assert_eq!(
-            laid.queues[queue] == QueueKind::Classic,
-            *queue == Queue::Heartbeats
+fn the_controller_may_write_the_keys_of_its_own_queues_and_not_only_to_their_exchange() {
+    let mark = Key::Is("mark".to_owned());
+    let parked = Key::Under("parked".to_owned());
+    for (key, queue) in [(mark, "ctl.mark"), (parked, "parked")] {
+        let found = found(|laid| {
+            let keys = &mut user(laid, "controller").keys;
+            assert!(keys.get_mut(&Exchange::Control).unwrap().remove(&key));
+        });
+        let expected = format!(
+            "queue {queue}: the controller may not write {key} to mesh.ctl, so it stays empty; let it write that there"
         );
+        assert_eq!(found, [expected]);
     }
-    let unlimited = found(|laid| {
-        laid.policies.remove(&QueueClass::Seat);
-    });
-    assert_eq!(
-        unlimited,
-        ["queue seat.mail: no policy is about it, so nothing limits it; give its class one"]
-    );
 }

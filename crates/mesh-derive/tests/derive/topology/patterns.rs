@@ -2,21 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mesh_derive::topology::{Exchange, Key, Rights, TopologyFault};
+use mesh_derive::topology::{Exchange, Key, NOTHING, Rights, TopologyFault};
 use mesh_model::EventName;
+use mesh_servers::rabbitmq::{MAX_PATTERN, Pattern};
 use proptest::prelude::*;
-use regex::Regex;
 
 use super::laid;
 use crate::common::{add_module, add_node, empty, manifest};
 
-fn pattern(keys: &BTreeSet<String>) -> String {
-    let keys = keys.iter().cloned().map(Key::Is).collect();
+/// The pattern of these keys, and how a broker reads it.
+fn pattern(keys: impl IntoIterator<Item = Key>) -> (String, Pattern) {
     let rights = Rights {
-        keys: BTreeMap::from([(Exchange::Events, keys)]),
+        keys: BTreeMap::from([(Exchange::Events, keys.into_iter().collect())]),
         ..Rights::default()
     };
-    rights.topic_patterns().next().unwrap().1
+    let pattern = rights.topic_patterns().next().unwrap().1;
+    let read = Pattern::new(&pattern).unwrap();
+    (pattern, read)
 }
 
 proptest! {
@@ -26,15 +28,72 @@ proptest! {
         keys in prop::collection::btree_set("[ab0-3-]{1,3}(\\.[ab-]{1,2}){0,2}", 1..12),
         others in prop::collection::vec("[ab0-3-]{1,3}(\\.[ab-]{1,2}){0,2}", 12),
     ) {
-        let regex = Regex::new(&pattern(&keys)).unwrap();
+        let (pattern, read) = pattern(keys.iter().cloned().map(Key::Is));
         for key in &keys {
-            prop_assert!(regex.is_match(key), "{} {}", regex, key);
+            prop_assert!(read.allows(key), "{} {}", pattern, key);
             for beside in [format!("{key}\n"), format!("{key}0x"), format!("x{key}"), key.replace('.', "X") + "y"] {
-                prop_assert!(!regex.is_match(&beside), "{} {:?}", regex, beside);
+                prop_assert!(!read.allows(&beside), "{} {:?}", pattern, beside);
             }
         }
         for other in others {
-            prop_assert_eq!(regex.is_match(&other), keys.contains(&other), "{} {}", regex, other);
+            prop_assert_eq!(read.allows(&other), keys.contains(&other), "{} {}", pattern, other);
+        }
+    }
+
+    /// D43
+    #[test]
+    fn what_a_character_means_in_a_pattern_it_does_not_mean_in_a_key(
+        keys in prop::collection::btree_set(ANY, 1..10),
+        under in prop::collection::btree_set(ANY, 0..3),
+        others in prop::collection::vec(ANY, 12),
+    ) {
+        let listed = keys.iter().cloned().map(Key::Is);
+        let all = listed.chain(under.iter().cloned().map(Key::Under));
+        let (pattern, read) = pattern(all);
+        let is_under = |key: &str| under.iter().any(|word| {
+            let below = key.strip_prefix(word.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            below.is_some_and(|rest| !rest.is_empty() && !rest.contains('\n'))
+        });
+        let near = keys.iter().chain(&under).flat_map(|key| {
+            let (first, rest) = key.split_at(key.char_indices().nth(1).map_or(key.len(), |(at, _)| at));
+            [
+                key.clone(), format!("{key}\n"), format!("{key}."), format!("{key}.x"), format!(".{key}"),
+                format!("{key}{key}"), first.to_owned(), rest.to_owned(), key.replace('.', "x"), key.to_uppercase(),
+            ]
+        });
+        for key in near.chain(others) {
+            let may = keys.contains(&key) || is_under(&key);
+            prop_assert_eq!(read.allows(&key), may, "{:?} {:?}", pattern, key);
+        }
+    }
+}
+
+/// Keys of what means something in a pattern, and in its classes; of several bytes, and none.
+const ANY: &str = r"[ab.|()\[\]{}+*?^$\\:,=!<>#/x0dEzQé£ß\n\x00-]{0,5}";
+
+/// D43
+#[test]
+fn what_would_have_been_an_alternative_or_a_class_is_a_key() {
+    for (keys, allowed, beside) in [
+        (&["m.a|"][..], &["m.a|"][..], &["", "x", "m.a"][..]),
+        (&["m.("], &["m.("], &["m."]),
+        (
+            &["m.[", "m.]", "m.^", "m.-", "m.\\"],
+            &["m.^", "m.-"],
+            &["m._", "m.a", "m.Z"],
+        ),
+        (&["é", "è"], &["é", "è"], &["Ã", "à", "ê"]),
+        (&["a\0b"], &["a\0b"], &["a", "a\0", "a\0bc"]),
+        (&["a", "a."], &["a", "a."], &["a.."]),
+        (&["{username}"], &["{username}"], &["username"]),
+        (&[r"\Qa\E", r"\d"], &[r"\d"], &["a", "1"]),
+    ] {
+        let (pattern, read) = pattern(keys.iter().map(|key| Key::Is((*key).to_owned())));
+        for key in allowed {
+            assert!(read.allows(key), "{pattern:?} {key:?}");
+        }
+        for key in beside {
+            assert!(!read.allows(key), "{pattern:?} {key:?}");
         }
     }
 }
@@ -42,9 +101,10 @@ proptest! {
 /// D43
 #[test]
 fn a_pattern_that_lists_nothing_allows_nothing() {
-    let regex = Regex::new(&pattern(&BTreeSet::new())).unwrap();
-    for key in ["a", "a.b", "#"] {
-        assert!(!regex.is_match(key), "{key}");
+    let (pattern, read) = pattern([]);
+    assert_eq!(pattern, NOTHING);
+    for key in ["a", "a.b", "#", "\n", "\r\n", "a\n", "amq.default"] {
+        assert!(!read.allows(key), "{key:?}");
     }
 }
 
@@ -109,15 +169,11 @@ fn a_module_whose_events_do_not_fit_is_named_with_the_limit() {
         format!("{digits:016x}").parse().unwrap()
     };
     let faults = emitting((0..200).map(name).collect());
-    let [
-        fault @ TopologyFault::PatternTooLong {
-            limit: 1024, bytes, ..
-        },
-    ] = faults.as_slice()
-    else {
+    let [fault @ TopologyFault::PatternTooLong { limit, bytes, .. }] = faults.as_slice() else {
         panic!("{faults:?}");
     };
-    assert!(*bytes > 1024);
+    assert_eq!(*limit, MAX_PATTERN);
+    assert!(*bytes > MAX_PATTERN);
     let said = fault.to_string();
     assert!(
         said.starts_with("module/shop@n1: what it may write to mesh.ev makes a pattern of "),
