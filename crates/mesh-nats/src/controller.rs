@@ -29,6 +29,7 @@ use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
 use crate::guests::Guests;
+use crate::holding::{Read, look};
 use crate::memory::Memory;
 use crate::publish::store;
 use crate::pull::Receipt;
@@ -349,12 +350,13 @@ impl ControllerBus for NatsController {
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
         self.connection.require_up()?;
         let mut found = findings(&self.connection, &self.authority, self.replicas).await;
-        let memory = self.memory.lock().await;
-        found.extend(memory.nearly_full());
-        let held = memory
-            .held(&self.api, &self.authority, &self.facts(), self.replicas)
-            .await?;
-        found.extend(held.into_iter().map(Finding::from));
+        if let Ok(memory) = self.memory.try_lock() {
+            found.extend(memory.nearly_full());
+        }
+        let held = look(&self.memory, self.facts(), self.replicas, |plan| {
+            Read::of(&self.api, &self.authority, plan)
+        });
+        found.extend(held.await);
         Ok(found)
     }
 

@@ -1,15 +1,20 @@
 //! What a server really holds, held against the plan it was brought to.
 
+mod conf;
+mod look;
+mod users;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mesh_bus::Finding;
-use mesh_derive::render::nats_conf::edge_users;
 use mesh_derive::{Mismatch, Plan};
-use mesh_model::{BusFacts, ConsumerRef, PublicKey, StreamName};
+use mesh_model::{BusFacts, ConsumerRef, StreamName};
 
 use crate::api::{FoundConsumer, FoundStream};
 use crate::definition::{Difference, consumer_fields, consumer_spec, differences, stream_fields};
+
+pub(crate) use look::{Read, look};
 
 /// One thing in which a server is not as derived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +29,12 @@ pub(crate) enum Held {
     Follows(Box<Mismatch>),
     /// A user nobody derived can connect.
     ForeignUser(String),
+    /// An entry of the users file is no key's: whoever knows its password connects.
+    Keyless(String),
+    /// A user that was derived cannot connect.
+    NoUser(String),
+    /// The users file says something besides users.
+    Beside(String),
     /// A user may what its grant does not say.
     Widened(String, Entry),
     /// A user may not what its grant says.
@@ -32,6 +43,10 @@ pub(crate) enum Held {
     NotLoaded,
     /// There is no users file.
     NoUsers,
+    /// The users file is another, and every user in it the same.
+    Otherwise,
+    /// This could not be read.
+    Unread(&'static str, String),
 }
 
 /// A consumer as it is called on a server, where it may be called anything.
@@ -42,36 +57,76 @@ type Entry = (&'static str, String);
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(what) => write!(f, "{what} is not on the server; it is made at the next assertion"),
-            Self::Differs(what, Difference { field, found, wanted }) => write!(
+            Self::Missing(what) => write!(
+                f,
+                "{what} is not on the server; it is made at the next assertion: restart the controller to have it now"
+            ),
+            Self::Differs(
+                what,
+                Difference {
+                    field,
+                    found,
+                    wanted,
+                },
+            ) => write!(
                 f,
                 "{what}: {field} is {found} on the server and {wanted} as derived; somebody changed it, and the next assertion \
                  brings it back or says why it cannot"
             ),
             Self::Foreign(name) => write!(
                 f,
-                "consumer {name} is nobody's that was derived and reads what the mesh stores; delete it unless you made it"
+                "consumer {name} is nobody's that was derived and reads what the mesh stores; unless you made it, delete it \
+                 (`nats consumer rm STREAM CONSUMER`)"
             ),
             Self::Follows(mismatch) => write!(f, "as the server holds it: {mismatch}"),
-            Self::ForeignUser(key) => write!(
+            Self::ForeignUser(key) => write!(f, "users file: {key} is nobody's key; {ANEW}"),
+            Self::Keyless(name) => write!(
                 f,
-                "users file: {key} is nobody's key; take the user out, or let the controller write the file anew"
+                "users file: user {name} has no nkey, so that whoever knows its password connects; {ANEW}"
             ),
-            Self::Widened(who, (side, entry)) => write!(
+            Self::NoUser(who) => write!(
                 f,
-                "users file: {who} may {side} {entry}, which was not derived; let the controller write the file anew"
+                "users file: {who} is not in it and cannot connect; {ANEW}"
             ),
-            Self::Narrowed(who, (side, entry)) => write!(
+            Self::Beside(key) => write!(
                 f,
-                "users file: {who} may not {side} {entry}, which was derived; let the controller write the file anew"
+                "users file: it says {key}, which is none of the mesh's; {ANEW}"
             ),
-            Self::NotLoaded => f.write_str(
-                "users file: it was changed since the server was asked to read it; a restart of the server would read it",
+            Self::Widened(who, (side, entry)) => {
+                write!(
+                    f,
+                    "users file: {who} may {side} {entry}, which was not derived; {ANEW}"
+                )
+            }
+            Self::Narrowed(who, (side, entry)) => {
+                write!(
+                    f,
+                    "users file: {who} may not {side} {entry}, which was derived; {ANEW}"
+                )
+            }
+            Self::NotLoaded => write!(
+                f,
+                "users file: it was changed since the server was asked to read it, and a restart of the server would read \
+                 it; {ANEW}"
             ),
-            Self::NoUsers => f.write_str("users file: there is none; a restart of the server would fail"),
+            Self::NoUsers => {
+                write!(
+                    f,
+                    "users file: there is none, and a restart of the server would fail; {ANEW}"
+                )
+            }
+            Self::Otherwise => write!(f, "users file: it is not as it was written; {ANEW}"),
+            Self::Unread(what, why) => write!(
+                f,
+                "{what} could not be read, so that it is not known whether it is as derived: {why}; run `meshctl doctor` again \
+                 once it answers"
+            ),
         }
     }
 }
+
+/// What brings the users file back.
+const ANEW: &str = "restart the controller: it writes the file anew and has the server read it";
 
 impl From<Held> for Finding {
     fn from(held: Held) -> Self {
@@ -143,74 +198,6 @@ pub(crate) fn definitions(
     let follows = real.check(facts).into_iter();
     held.extend(follows.map(|mismatch| Held::Follows(Box::new(mismatch))));
     held
-}
-
-/// Where a users file is not as derived. `read` is what the server was asked to read last, where it was.
-pub(crate) fn users(plan: &Plan, on_disk: Option<&str>, read: Option<&str>) -> Vec<Held> {
-    let Some(on_disk) = on_disk else {
-        return vec![Held::NoUsers];
-    };
-    let derived = edge_users(plan);
-    let mut held = Vec::new();
-    if read.is_some_and(|read| read != on_disk) {
-        held.push(Held::NotLoaded);
-    }
-    if on_disk == derived {
-        return held;
-    }
-    let (is, wanted) = (permissions(on_disk), permissions(&derived));
-    for (key, entries) in &is {
-        let Some(wanted) = wanted.get(key) else {
-            held.push(Held::ForeignUser(key.clone()));
-            continue;
-        };
-        let who = owner(plan, key);
-        let more = entries.difference(wanted).cloned();
-        held.extend(more.map(|entry| Held::Widened(who.clone(), entry)));
-        let less = wanted.difference(entries).cloned();
-        held.extend(less.map(|entry| Held::Narrowed(who.clone(), entry)));
-    }
-    let gone = wanted.keys().filter(|key| !is.contains_key(*key));
-    held.extend(gone.map(|key| Held::Missing(format!("user {}", owner(plan, key)))));
-    held
-}
-
-fn owner(plan: &Plan, key: &str) -> String {
-    let known = PublicKey::new(key).ok();
-    let principal = known.and_then(|key| plan.users.get(&key).cloned());
-    principal.map_or_else(|| key.to_owned(), |principal| principal.to_string())
-}
-
-/// Of each user by its key, what it is allowed or denied, in the form the controller writes.
-fn permissions(text: &str) -> BTreeMap<String, BTreeSet<Entry>> {
-    let mut users: BTreeMap<String, BTreeSet<Entry>> = BTreeMap::new();
-    let mut key = String::new();
-    for line in text.lines().map(str::trim) {
-        if line.starts_with('#') {
-            continue;
-        }
-        if let Some((_, rest)) = line.split_once("nkey:") {
-            let end = rest.find([',', '}']).unwrap_or(rest.len());
-            let name = rest.get(..end).unwrap_or_default();
-            name.trim().trim_matches('"').clone_into(&mut key);
-            users.entry(key.clone()).or_default();
-        }
-        let Some(entries) = users.get_mut(&key) else {
-            continue;
-        };
-        for side in ["publish", "subscribe"] {
-            let Some((_, rest)) = line.split_once(&format!("{side}:")) else {
-                continue;
-            };
-            let of = if rest.contains("deny:") { "deny" } else { side };
-            let quoted = rest.split('"').skip(1).step_by(2);
-            entries.extend(quoted.map(|entry| {
-                let side = if of == "deny" { "be denied to" } else { side };
-                (side, entry.to_owned())
-            }));
-        }
-    }
-    users
 }
 
 #[cfg(test)]

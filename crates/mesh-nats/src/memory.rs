@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_bus::{BusError, Disturbance, Finding};
 use mesh_derive::Plan;
-use mesh_model::{BusFacts, ConsumerRef, StreamName};
+use mesh_model::{ConsumerRef, StreamName};
 use serde_json::Value;
 
 use crate::api::{Api, FoundStream};
-use crate::authority::{Authority, Loaded};
+use crate::authority::Loaded;
 use crate::definition::{Fields, differences};
-use crate::holding::{self, Held, OnServer};
 
 /// What was asserted last: by it one knows what the mesh itself no longer derives, and what a sweep must find.
 #[derive(Debug, Default)]
@@ -62,33 +61,6 @@ impl Memory {
             *had = has;
         }
         Ok(None)
-    }
-
-    /// Where a server is not as it was brought to be. Reads everything, and changes nothing.
-    pub(crate) async fn held(
-        &self,
-        api: &Api,
-        authority: &Authority,
-        facts: &BusFacts,
-        replicas: u8,
-    ) -> Result<Vec<Held>, BusError> {
-        let Some(plan) = &self.plan else {
-            return Ok(Vec::new());
-        };
-        let streams = api.streams().await?;
-        let mut consumers = BTreeMap::new();
-        for name in plan.streams.keys() {
-            let of = |stream: &FoundStream| stream.name() == Some(name.as_str());
-            if streams.iter().any(of) {
-                consumers.insert(name.clone(), api.consumers(name).await?);
-            }
-        }
-        let found = OnServer { streams, consumers };
-        let mut held = holding::definitions(plan, facts, replicas, &found);
-        if let Some(users) = authority.users().await? {
-            held.extend(holding::users(plan, users.as_deref(), self.loaded.text()));
-        }
-        Ok(held)
     }
 
     /// Streams that soon take no further consumer.

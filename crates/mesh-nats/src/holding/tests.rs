@@ -1,9 +1,11 @@
 //! What an operator is told when a server is not as derived, on values.
 
+use mesh_derive::render::nats_conf::edge_users;
 use mesh_derive::{Bounds, derive};
-use mesh_model::{BoxPublicKey, Labels, NodeRecord, Records, SeatName, Timestamp};
+use mesh_model::{BoxPublicKey, Labels, NodeRecord, PublicKey, Records, SeatName, Timestamp};
 use serde_json::{Value, json};
 
+use super::users::users;
 use super::*;
 use crate::api::StreamState;
 use crate::definition::Fields;
@@ -201,5 +203,70 @@ fn each_entry_of_a_users_file_that_was_not_derived_is_named() {
     assert_eq!(
         users(&plan, Some(&more), Some(&more)),
         [Held::ForeignUser(key.to_string())]
+    );
+}
+
+/// What is told of a file of users in which something was put in the place of something else.
+fn told(from: &str, to: &str) -> Vec<Held> {
+    let plan = plan();
+    let text = edge_users(&plan);
+    let edited = text.replacen(from, to, 1);
+    assert_ne!(text, edited, "{from}");
+    users(&plan, Some(&edited), Some(&edited))
+}
+
+#[test]
+fn an_entry_without_a_key_is_named_and_its_password_is_not() {
+    for (entry, name) in [
+        ("{ user: eve, password: geheim }", "eve"),
+        ("{ user = eve; password = geheim }", "eve"),
+        (
+            "{\n \"username\": \"eve\"\n \"password\": \"geheim\"\n}",
+            "eve",
+        ),
+        ("{ token: geheim }", "without a name"),
+        ("geheim", "without a name"),
+    ] {
+        let told = told("users: [\n", &format!("users: [\n{entry}\n"));
+        assert_eq!(told, [Held::Keyless(name.to_owned())], "{entry}");
+        let said = told[0].to_string();
+        assert!(
+            said.contains("restart the controller") && !said.contains("geheim"),
+            "{said}"
+        );
+    }
+    // Beside another on one line, too.
+    let told = told("users: [\n", "users: [ { user: eve, password: geheim }, \n");
+    assert_eq!(told, [Held::Keyless("eve".to_owned())]);
+}
+
+#[test]
+fn a_user_of_whom_nothing_is_said_may_do_everything() {
+    let plan = plan();
+    let key = plan.users.keys().next().unwrap();
+    let bare = format!("users: [ {{ nkey: {key} }} ]");
+    let told = users(&plan, Some(&bare), None);
+    for side in ["publish", "subscribe"] {
+        let widened = Held::Widened("node/a".to_owned(), (side, ">".to_owned()));
+        assert!(told.contains(&widened), "{side}: {told:?}");
+    }
+    assert!(
+        told.contains(&Held::NoUser("node/b".to_owned())),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_file_that_says_the_same_otherwise_or_nothing_known_is_told_of() {
+    for (from, to) in [
+        ("users: [", "users = ["),
+        ("# Written", "# Not written"),
+        ("users: [\n", "users: [ { \n"),
+    ] {
+        assert_eq!(told(from, to), [Held::Otherwise], "{to}");
+    }
+    assert_eq!(
+        told("users: [", "include \"more.conf\"\nusers: ["),
+        [Held::Beside("include".to_owned())]
     );
 }
