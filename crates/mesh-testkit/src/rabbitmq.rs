@@ -21,6 +21,17 @@ pub const HTTP: &str = "MESH_TEST_AMQP_HTTP";
 /// started in the place of the installed one.
 pub const ROOT: &str = "MESH_TEST_AMQP_ROOT";
 
+/// What a broker of the tests' own tells of its queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statistics {
+    /// How many messages there are now, asked of each queue.
+    None,
+    /// All it collects now and then.
+    Kept,
+}
+
+type Shared = OnceLock<Result<Option<Broker>, String>>;
+
 /// A broker that is really there.
 #[derive(Debug)]
 pub struct Broker {
@@ -33,7 +44,7 @@ pub struct Broker {
 impl Broker {
     /// The one that the environment names, or else one of its own: of the RabbitMQ that the environment names, or else of
     /// the installed one. With none of them there is none, which is said aloud and in CI an error.
-    pub fn find() -> anyhow::Result<Option<Self>> {
+    pub fn find(statistics: Statistics) -> anyhow::Result<Option<Self>> {
         let root = std::env::var_os(ROOT).map(PathBuf::from);
         if let Some(named) = Self::named()? {
             ensure!(
@@ -45,10 +56,10 @@ impl Broker {
         if let Some(root) = root {
             let program =
                 Program::unpacked(&root).with_context(|| format!("{ROOT}={}", root.display()))?;
-            return Self::start(&program).map(Some);
+            return Self::start(&program, statistics).map(Some);
         }
         if let Some(program) = Program::installed() {
-            return Self::start(&program).map(Some);
+            return Self::start(&program, statistics).map(Some);
         }
         let missing = format!(
             "no RabbitMQ is installed (`cargo xtask setup` installs one) and {AMQP} names none"
@@ -62,8 +73,22 @@ impl Broker {
 
     /// The same, once for all tests of a process: one takes several seconds to start. It ends with the process.
     pub fn shared() -> anyhow::Result<Option<&'static Self>> {
-        static SHARED: OnceLock<Result<Option<Broker>, String>> = OnceLock::new();
-        let found = SHARED.get_or_init(|| Self::find().map_err(|error| format!("{error:#}")));
+        static SHARED: Shared = OnceLock::new();
+        Self::once(&SHARED, Statistics::None)
+    }
+
+    /// The same, one that tells of each queue what policy it heeds, and of messages what they were a moment ago.
+    pub fn shared_with_statistics() -> anyhow::Result<Option<&'static Self>> {
+        static SHARED: Shared = OnceLock::new();
+        Self::once(&SHARED, Statistics::Kept)
+    }
+
+    fn once(
+        shared: &'static Shared,
+        statistics: Statistics,
+    ) -> anyhow::Result<Option<&'static Self>> {
+        let find = || Self::find(statistics).map_err(|error| format!("{error:#}"));
+        let found = shared.get_or_init(find);
         found
             .as_ref()
             .map(Option::as_ref)
@@ -99,8 +124,8 @@ impl Broker {
         }))
     }
 
-    fn start(program: &Program) -> anyhow::Result<Self> {
-        let running = Running::start(program)?;
+    fn start(program: &Program, statistics: Statistics) -> anyhow::Result<Self> {
+        let running = Running::start(program, statistics)?;
         let management = running.management();
         running.wait(&management)?;
         program.is_what_runs(&management)?;

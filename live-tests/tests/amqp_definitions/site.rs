@@ -39,15 +39,24 @@ impl Site {
     }
 
     fn make() -> anyhow::Result<Option<Self>> {
-        let Some(broker) = Broker::shared()? else {
+        let Some(broker) = Broker::shared_with_statistics()? else {
             return Ok(None);
         };
+        Self::import(broker, VHOST, QueueKind::Classic).map(Some)
+    }
+
+    /// The same mesh once more, in this virtual host and with queues of this kind.
+    pub(crate) fn import(
+        broker: &'static Broker,
+        vhost: &str,
+        queues: QueueKind,
+    ) -> anyhow::Result<Self> {
         let management = broker.management();
         let plan = derive(&mesh()?, &Bounds::default());
         let facts = BrokerFacts {
-            vhost: VHOST.to_owned(),
+            vhost: vhost.to_owned(),
             version: version(management)?,
-            queues: QueueKind::Classic,
+            queues,
             users: String::new(),
         };
         let topology = topology(&plan, &Bounds::default(), &facts);
@@ -55,13 +64,13 @@ impl Site {
         anyhow::ensure!(faults.is_empty(), "{faults:?}");
         let document = definitions(&topology, &secrets(&topology));
         // Left over from another run, or not there.
-        management.ask("DELETE", &format!("vhosts/{VHOST}"), None)?;
+        management.ask("DELETE", &format!("vhosts/{vhost}"), None)?;
         management.send("POST", "definitions", &document)?;
-        Ok(Some(Self {
+        Ok(Self {
             broker,
             topology,
             document,
-        }))
+        })
     }
 
     pub(crate) fn management(&self) -> &'static Management {

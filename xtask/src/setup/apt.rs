@@ -173,6 +173,7 @@ fn last(machines: &Path) -> String {
     format!(
         "{include}#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
          #clear APT::Update::Post-Invoke-Success;\n#clear Acquire::IndexTargets::deb::DEP-11;\n\
+         APT::Update::Error-Mode \"any\";\n\
          Acquire::Languages \"none\";\nAPT::Sandbox::User \"root\";\n"
     )
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+use super::Statistics;
 use super::management::Management;
 pub(super) use program::Program;
 
@@ -45,14 +46,14 @@ rm -rf "$2"
 "#;
 
 impl Running {
-    pub(super) fn start(program: &Program) -> anyhow::Result<Self> {
+    pub(super) fn start(program: &Program, statistics: Statistics) -> anyhow::Result<Self> {
         let ports = Ports::free()?;
         let dir = tempfile::Builder::new()
             .prefix("mesh-rabbitmq-")
             .tempdir()?;
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("home"))?;
-        fs::write(at("rabbitmq.conf"), ports.configuration())?;
+        fs::write(at("rabbitmq.conf"), ports.configuration(statistics))?;
         fs::write(at("plugins"), "[rabbitmq_management].\n")?;
         let shell = Command::new("sh")
             .args(["-c", SHELL, "sh"])
@@ -143,12 +144,13 @@ impl Ports {
         })
     }
 
-    fn configuration(self) -> String {
+    fn configuration(self, statistics: Statistics) -> String {
+        let disabled = statistics == Statistics::None;
         format!(
             "listeners.tcp.local = 127.0.0.1:{}\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {}\n\
              default_user = {USER}\ndefault_pass = {PASSWORD}\nlog.file.level = warning\n\
              disk_free_limit.absolute = 1MB\ncollect_statistics_interval = 100\n\
-             management.disable_stats = true\nmanagement.enable_queue_totals = true\n",
+             management.disable_stats = {disabled}\nmanagement.enable_queue_totals = {disabled}\n",
             self.amqp, self.management
         )
     }
@@ -177,7 +179,7 @@ mod tests {
         fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 
-        let mut running = Running::start(&Program::at(program)).unwrap();
+        let mut running = Running::start(&Program::at(program), Statistics::None).unwrap();
         let folder = running.dir.clone();
         // What the shell's input end means is that we are gone.
         let input = running.shell.stdin.take().unwrap();
