@@ -119,7 +119,7 @@ const WIDER: [Change; 11] = [
         to: |grant| {
             grant.queues.insert(QueueSubscription {
                 filter: publish("mesh.deliver.seat.*"),
-                queue: "mail".to_owned(),
+                queue: "mail".parse().unwrap(),
             });
         },
         found: &["subscribe mesh.deliver.seat."],
@@ -196,7 +196,7 @@ const NARROWER: [Change; 7] = [
     },
     Change {
         who: "module/mailer@node1",
-        to: |grant| grant.queues.retain(|entry| entry.queue != "mail"),
+        to: |grant| grant.queues.retain(|entry| entry.queue.as_str() != "mail"),
         found: &["subscribe mesh.deliver.seat.mail in group mail"],
     },
     Change {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mesh_derive::topology::BrokerVersion;
 use mesh_host::Place;
-use mesh_model::{Filter, ModuleName, NodeName, Principal, PublicKey, Revision, SeatName, TokenId};
+use mesh_model::{
+    Filter, ModuleName, NodeName, Principal, PublicKey, QueueGroup, Revision, SeatName, TokenId,
+};
 
 /// Looks at a mesh and changes it.
 #[derive(Debug, Parser)]
@@ -124,7 +126,7 @@ pub(crate) struct Can {
     pub(crate) subject: Filter,
     /// To subscribe as a member of this group.
     #[arg(long, value_name = "GROUP")]
-    pub(crate) queue: Option<String>,
+    pub(crate) queue: Option<QueueGroup>,
 }
 
 /// What can be done with a subject.

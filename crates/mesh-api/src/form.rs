@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    Declared, Filter, Generation, ModuleName, NodeName, Principal, Revision, Seq, Timestamp,
-    TokenId,
+    Declared, Filter, Generation, ModuleName, NodeName, Principal, QueueGroup, Revision, Seq,
+    Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -210,7 +210,7 @@ pub struct CanRequest {
     pub subject: Filter,
     /// To subscribe as a member of this group.
     #[serde(default)]
-    pub queue: Option<String>,
+    pub queue: Option<QueueGroup>,
 }
 
 /// What can be done with a subject.

@@ -13,7 +13,9 @@ mod others;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use mesh_model::{BusFacts, ConsumerRef, Filter, Principal, PublicKey, StreamName, Subject};
+use mesh_model::{
+    BusFacts, ConsumerRef, Filter, Principal, PublicKey, QueueGroup, StreamName, Subject,
+};
 use serde::{Deserialize, Serialize};
 
 pub use manner::{Manner, manner};
@@ -34,7 +36,7 @@ pub enum Act {
         /// To what.
         filter: Filter,
         /// In which group, if in one.
-        queue: Option<String>,
+        queue: Option<QueueGroup>,
     },
     /// To publish where it may, and have the server answer where it may not. The last token of the reply names
     /// something that does not exist; whoever asks makes it unlike any other.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Filter, InvalidName, ModuleName, NodeName, Subject, TokenId};
+use crate::{Filter, InvalidName, ModuleName, NodeName, QueueGroup, Subject, TokenId};
 
 /// One module on one node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ pub struct QueueSubscription {
     /// What may be subscribed.
     pub filter: Filter,
     /// In which group.
-    pub queue: String,
+    pub queue: QueueGroup,
 }
 
 /// The exact authority of one principal.
@@ -160,7 +160,7 @@ mod tests {
             subscribe: BTreeSet::from(["b.*.c".parse().unwrap()]),
             queues: BTreeSet::from([QueueSubscription {
                 filter: "d".parse().unwrap(),
-                queue: "g".to_owned(),
+                queue: "g".parse().unwrap(),
             }]),
         };
         for (filter, queue, expected) in [

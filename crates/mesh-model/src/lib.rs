@@ -8,6 +8,7 @@ mod declared;
 mod enrol;
 mod generation;
 mod grant;
+mod group;
 mod key;
 mod line;
 mod manifest;
@@ -22,6 +23,7 @@ pub use declared::{Declared, Labels, MeshError, Placement, Selector, labels_too_
 pub use enrol::{Enrolment, EnrolmentAnswer, EnrolmentRefusal};
 pub use generation::{Generation, ReportId, Revision, Seq, Timestamp};
 pub use grant::{Allow, Grant, InstanceRef, InvalidPrincipal, Principal, QueueSubscription};
+pub use group::{InvalidQueueGroup, QueueGroup};
 pub use key::{BoxPublicKey, InvalidPublicKey, PublicKey, Sealed};
 pub use line::one_line;
 pub use manifest::{Manifest, ManifestError};

@@ -58,7 +58,7 @@ fn grant(allow: &[String]) -> Option<Grant> {
         let (filter, queue) = split_subject_queue(entry).ok()?;
         let filter: Filter = filter.parse().ok()?;
         if let Some(queue) = queue {
-            let queue = queue.to_owned();
+            let queue = queue.parse().ok()?;
             grant.queues.insert(QueueSubscription { filter, queue });
         } else {
             grant.subscribe.insert(filter.clone());

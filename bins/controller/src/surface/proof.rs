@@ -188,13 +188,13 @@ mod tests {
             subscribe: ["b.>".parse().unwrap()].into(),
             queues: [QueueSubscription {
                 filter: "c".parse().unwrap(),
-                queue: "g".to_owned(),
+                queue: "g".parse().unwrap(),
             }]
             .into(),
         };
         let subscribe = |filter: &str, queue: Option<&str>| Act::Subscribe {
             filter: filter.parse().unwrap(),
-            queue: queue.map(str::to_owned),
+            queue: queue.map(|queue| queue.parse().unwrap()),
         };
         for (act, expected) in [
             (Act::Publish("a.x".parse().unwrap()), Some("a.*")),

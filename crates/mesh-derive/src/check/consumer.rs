@@ -183,7 +183,7 @@ fn granted(grant: &Grant, deliver: &Subject) -> Option<Granted> {
         .queues
         .iter()
         .filter(|allowed| allowed.filter.matches(deliver))
-        .map(|allowed| allowed.queue.clone())
+        .map(|allowed| allowed.queue.to_string())
         .collect();
     (!groups.is_empty()).then_some(InGroups(groups))
 }

@@ -116,7 +116,7 @@ fn read_in_group(grant: &mut Grant, consumer: &ConsumerRef, deliver: Filter, ack
     grant.publish.extend(acks.filters(consumer));
     grant.queues.insert(QueueSubscription {
         filter: deliver,
-        queue: consumer.name().to_owned(),
+        queue: consumer.into(),
     });
 }
 

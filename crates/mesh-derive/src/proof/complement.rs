@@ -3,7 +3,7 @@
 
 use mesh_model::{
     BusFacts, ConsumerKind, ConsumerRef, ConsumerSpec, EventName, EventRef, Filter, Principal,
-    StreamName, StreamSpec, Subject,
+    QueueGroup, StreamName, StreamSpec, Subject,
 };
 
 use crate::plan::Plan;
@@ -86,9 +86,11 @@ fn of_consumer(spec: &ConsumerSpec, bus: &BusFacts, found: &mut Found) {
     found.publish(acks(&spec.consumer, bus));
     if let ConsumerKind::Push { deliver, group, .. } = &spec.kind {
         found.publish([deliver.clone()]);
+        // What names no group is one no plan may have, and the check says so.
+        let group = group.as_deref().and_then(|it| QueueGroup::new(it).ok());
         found
             .0
-            .extend(near::in_groups(&deliver.into(), group.as_deref()));
+            .extend(near::in_groups(&deliver.into(), group.as_ref()));
     }
     let verbs = CONSUMER_VERBS.map(|verb| subject(format!("$JS.API.{verb}.{stream}.{name}")));
     found.publish(verbs);
@@ -182,7 +184,7 @@ fn of_namesakes(around: &Namesakes, found: &mut Found) {
     ] {
         found
             .0
-            .extend(near::in_groups(&(&deliver).into(), Some(seat.as_str())));
+            .extend(near::in_groups(&(&deliver).into(), Some(&seat.into())));
         found.publish([deliver]);
     }
     for namesake in around.principals() {

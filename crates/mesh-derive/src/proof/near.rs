@@ -1,6 +1,6 @@
 //! What is next to an entry of a grant: a token more, a token less, a letter more, a wildcard in the place of a token.
 
-use mesh_model::{Filter, Subject};
+use mesh_model::{Filter, QueueGroup, Subject};
 
 use crate::proof::Act;
 use crate::proof::allowed::WORD;
@@ -39,7 +39,7 @@ pub(super) fn subjects(subject: &Subject) -> Vec<Subject> {
 
 /// Subscriptions that are wider than an entry: the same with a wildcard for each token, with all that is below each, and
 /// below itself; in no group, in the entry's, and in another.
-pub(super) fn subscriptions(filter: &Filter, queue: Option<&str>) -> Vec<Act> {
+pub(super) fn subscriptions(filter: &Filter, queue: Option<&QueueGroup>) -> Vec<Act> {
     let tokens: Vec<&str> = filter.tokens().collect();
     let mut wider = vec![
         filter.to_string(),
@@ -68,13 +68,15 @@ pub(super) fn subscriptions(filter: &Filter, queue: Option<&str>) -> Vec<Act> {
 }
 
 /// A subscription alone, in a group, and in a group nobody has.
-pub(super) fn in_groups(filter: &Filter, queue: Option<&str>) -> Vec<Act> {
-    let groups = [None, Some(WORD)].into_iter();
+pub(super) fn in_groups(filter: &Filter, queue: Option<&QueueGroup>) -> Vec<Act> {
+    let nobodys = QueueGroup::new(WORD).ok();
+    let groups = [Some(None), nobodys.map(Some), queue.cloned().map(Some)];
     groups
-        .chain(queue.map(Some))
+        .into_iter()
+        .flatten()
         .map(|queue| Act::Subscribe {
             filter: filter.clone(),
-            queue: queue.map(str::to_owned),
+            queue,
         })
         .collect()
 }

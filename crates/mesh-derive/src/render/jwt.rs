@@ -106,7 +106,7 @@ mod tests {
     fn the_bytes_counted_are_those_of_the_claims_written() {
         let join = QueueSubscription {
             filter: "d.x".parse().unwrap(),
-            queue: "g".to_owned(),
+            queue: "g".parse().unwrap(),
         };
         let full = Grant {
             publish: ["a", "$JS.ACK.\"q\\.>"]

@@ -136,7 +136,7 @@ fn an_entry_too_many_is_refused() {
                 "subscribe" => grant.subscribe.insert(filter(entry)),
                 _ => grant.queues.insert(QueueSubscription {
                     filter: filter(entry),
-                    queue: "mail".to_owned(),
+                    queue: "mail".parse().unwrap(),
                 }),
             };
         });
