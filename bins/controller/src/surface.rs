@@ -291,8 +291,8 @@ impl<B: ControllerBus> Control for Surface<B> {
         self.prove(request, &who).await
     }
 
-    async fn can(&self, request: CanRequest) -> Result<CanAnswer, ApiError> {
-        self.may(request).await
+    async fn can(&self, request: CanRequest, who: Caller) -> Result<CanAnswer, ApiError> {
+        self.may(request, &who).await
     }
 
     async fn refuse_store(&self, request: RefuseStore) -> Result<(), ApiError> {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mesh_api::{CanAnswer, CanRequest, CanVerb, VerifiedPrincipal, VerifyRequest};
+use mesh_api::{BrokerAnswer, CanAnswer, CanRequest, CanVerb, VerifiedPrincipal, VerifyRequest};
 use mesh_model::Principal;
 
 use crate::cli::{Can, Cli, Output};
@@ -94,25 +94,25 @@ pub(crate) async fn can(cli: &Cli, can: &Can) -> anyhow::Result<ExitCode> {
 
 fn both(answer: &CanAnswer) -> String {
     let by = answer.by.as_ref();
-    let derived = by.map_or_else(String::new, |entry| format!(" (by {entry})"));
-    let said = answer.said.as_ref();
-    let said = said.map_or_else(String::new, |said| format!(" ({said})"));
-    let broker = answer.broker.map_or("not asked", word);
+    let by = by.map_or_else(String::new, |entry| format!(" (by {entry})"));
+    let derived = if answer.derived { "yes" } else { "no" };
+    let broker = match answer.broker {
+        BrokerAnswer::Yes => "yes",
+        BrokerAnswer::No => "no",
+        BrokerAnswer::Unclear => "unclear",
+        BrokerAnswer::NotAsked => "not asked",
+    };
     format!(
-        "derived  {}{derived}\nbroker   {broker}{said}\n",
-        word(answer.derived)
+        "derived  {derived}{by}\nbroker   {broker} ({})\n",
+        answer.said
     )
 }
 
-fn word(may: bool) -> &'static str {
-    if may { "yes" } else { "no" }
-}
-
 fn code(answer: &CanAnswer) -> u8 {
-    match answer.broker {
-        Some(broker) if broker != answer.derived => 1,
-        _ if answer.derived => 0,
-        _ => 5,
+    match (answer.derived, answer.broker) {
+        (true, BrokerAnswer::Yes | BrokerAnswer::NotAsked) => 0,
+        (false, BrokerAnswer::No | BrokerAnswer::NotAsked) => 5,
+        (true, BrokerAnswer::No) | (false, BrokerAnswer::Yes) | (_, BrokerAnswer::Unclear) => 1,
     }
 }
 
@@ -120,30 +120,26 @@ fn code(answer: &CanAnswer) -> u8 {
 mod tests {
     use super::*;
 
-    fn answer(derived: bool, broker: Option<bool>) -> CanAnswer {
-        CanAnswer {
-            derived,
-            by: None,
-            broker,
-            said: None,
-        }
-    }
-
     #[test]
     fn two_answers_that_differ_are_a_failure_whichever_way() {
+        use BrokerAnswer::{No, NotAsked, Unclear, Yes};
         for (derived, broker, expected) in [
-            (true, Some(true), 0),
-            (true, None, 0),
-            (false, Some(false), 5),
-            (false, None, 5),
-            (true, Some(false), 1),
-            (false, Some(true), 1),
+            (true, Yes, 0),
+            (true, NotAsked, 0),
+            (false, No, 5),
+            (false, NotAsked, 5),
+            (true, No, 1),
+            (false, Yes, 1),
+            (true, Unclear, 1),
+            (false, Unclear, 1),
         ] {
-            assert_eq!(
-                code(&answer(derived, broker)),
-                expected,
-                "{derived} {broker:?}"
-            );
+            let answer = CanAnswer {
+                derived,
+                by: None,
+                broker,
+                said: String::new(),
+            };
+            assert_eq!(code(&answer), expected, "{derived} {broker:?}");
         }
     }
 

@@ -230,10 +230,24 @@ pub struct CanAnswer {
     pub derived: bool,
     /// The entry of the grant that allows it.
     pub by: Option<String>,
-    /// By the live bus; nothing where it could not be asked.
-    pub broker: Option<bool>,
+    /// By the live bus.
+    pub broker: BrokerAnswer,
     /// What the bus said, or why it was not asked.
-    pub said: Option<String>,
+    pub said: String,
+}
+
+/// What a live bus answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BrokerAnswer {
+    /// It lets it happen.
+    Yes,
+    /// It does not.
+    No,
+    /// Neither was seen.
+    Unclear,
+    /// No bus of this kind can be asked.
+    NotAsked,
 }
 
 /// Makes the store refuse for a while. Only a controller started for demonstrations and tests takes it.

@@ -8,8 +8,8 @@ mod server;
 pub use client::{CallError, Client};
 pub use error::{ApiError, Code};
 pub use form::{
-    Applied, Apply, Assign, CanAnswer, CanRequest, CanVerb, DoctorFinding, DoctorReport, Envelope,
-    Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine, TokenList,
-    TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
+    Applied, Apply, Assign, BrokerAnswer, CanAnswer, CanRequest, CanVerb, DoctorFinding,
+    DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated,
+    TokenLine, TokenList, TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
 };
 pub use server::{Caller, Control, ServeError, serve};

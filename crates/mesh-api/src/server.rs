@@ -106,7 +106,11 @@ pub trait Control: Clone + Send + Sync + 'static {
         who: Caller,
     ) -> impl Future<Output = Answer<Verified>> + Send;
     /// Whether a principal may do one thing, by what was derived and by the live bus.
-    fn can(&self, request: CanRequest) -> impl Future<Output = Answer<CanAnswer>> + Send;
+    fn can(
+        &self,
+        request: CanRequest,
+        who: Caller,
+    ) -> impl Future<Output = Answer<CanAnswer>> + Send;
     /// Makes the store refuse for a while.
     fn refuse_store(&self, request: RefuseStore) -> impl Future<Output = Answer<()>> + Send;
 }
@@ -347,8 +351,12 @@ async fn verify<C: Control>(
     answer("Verified", control.verify(request, caller).await)
 }
 
-async fn can<C: Control>(State(control): State<C>, Body(request): Body<CanRequest>) -> Response {
-    answer("Can", control.can(request).await)
+async fn can<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Body(request): Body<CanRequest>,
+) -> Response {
+    answer("Can", control.can(request, caller).await)
 }
 
 async fn refuse_store<C: Control>(

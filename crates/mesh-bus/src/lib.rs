@@ -17,7 +17,7 @@ pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gon
 pub use disturbed::Disturbed;
 pub use ledger::Ledger;
 pub use mesh_control::{MessageKey, NodeSettlement, Queue, Settlement};
-pub use proof::{Attempted, Prober, Proven};
+pub use proof::{Attempted, Prober, Proven, UnprovenError};
 pub use seam::{
     Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Incoming, JoinerBus, Link,
     Listener, ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,

@@ -4,6 +4,8 @@ use std::fmt;
 
 use mesh_model::{Principal, PublicKey};
 
+use crate::seam::BusError;
+
 /// As whom a proof connects.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Prober {
@@ -54,11 +56,30 @@ pub struct Proven {
     pub differences: Vec<String>,
 }
 
-/// What came of one act.
+/// What came of one act, and what was seen of that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempted {
-    /// Whether the bus let it happen.
-    pub allowed: bool,
-    /// What was seen of that.
-    pub said: String,
+pub enum Attempted {
+    /// The bus let it happen.
+    Allowed(String),
+    /// It did not.
+    Refused(String),
+    /// Neither was seen.
+    Unclear(String),
+}
+
+/// Why a proof says nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnprovenError {
+    /// There is one at a time: each has users of its own.
+    #[error("a proof of this bus is under way; try again when it has ended")]
+    UnderWay,
+    /// Nobody can be let in.
+    #[error("this bus cannot be asked: {0}")]
+    CannotAsk(String),
+    /// What is asserted is not what was to be proven.
+    #[error("the mesh changed meanwhile; try again")]
+    Changed,
+    /// The bus.
+    #[error(transparent)]
+    Bus(#[from] BusError),
 }

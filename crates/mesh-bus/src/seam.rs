@@ -11,7 +11,7 @@ use mesh_derive::{Plan, subject};
 use mesh_model::{BusFacts, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject};
 use tokio::sync::watch;
 
-use crate::proof::{Attempted, Prober, Proven};
+use crate::proof::{Attempted, Prober, Proven, UnprovenError};
 
 /// What went wrong on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -218,12 +218,12 @@ pub trait ControllerBus: Send + Sync + 'static {
     fn findings(&self) -> impl Future<Output = Result<Vec<Finding>, BusError>> + Send;
 
     /// Connects as each of these, tries what the plan lets them do and what it does not, and leaves nothing behind. The
-    /// plan is the one that is asserted. May be dropped.
+    /// plan is the one that is asserted, or nothing is said. May be dropped.
     fn prove(
         &self,
         _plan: &Plan,
         _probers: &[Prober],
-    ) -> impl Future<Output = Result<Vec<Proven>, BusError>> + Send {
+    ) -> impl Future<Output = Result<Vec<Proven>, UnprovenError>> + Send {
         ready(Err(unproven()))
     }
 
@@ -233,17 +233,14 @@ pub trait ControllerBus: Send + Sync + 'static {
         _plan: &Plan,
         _prober: &Prober,
         _act: &Act,
-    ) -> impl Future<Output = Result<Attempted, BusError>> + Send {
+    ) -> impl Future<Output = Result<Attempted, UnprovenError>> + Send {
         ready(Err(unproven()))
     }
 }
 
-fn unproven() -> BusError {
-    BusError::Refused {
-        what: "a proof".to_owned(),
-        why: "nobody connects to this bus with a credential, so there is nothing to hold it to"
-            .to_owned(),
-    }
+fn unproven() -> UnprovenError {
+    let why = "no controller makes users of it for a proof";
+    UnprovenError::CannotAsk(why.to_owned())
 }
 
 /// What a node hears.

@@ -10,7 +10,7 @@ use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
 use mesh_bus::{
     Asserted, Attempted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link,
-    Prober, Proven, Queue, Settlement,
+    Prober, Proven, Queue, Settlement, UnprovenError,
 };
 use mesh_derive::proof::Act;
 use mesh_derive::{Plan, subject};
@@ -63,7 +63,7 @@ pub struct NatsController {
     pub(crate) authority: Authority,
     replicas: u8,
     api: Arc<Api>,
-    memory: Arc<Mutex<Memory>>,
+    pub(crate) memory: Arc<Mutex<Memory>>,
     pub(crate) disturbed: Arc<Disturbed>,
     pub(crate) guests: Arc<Guests>,
     /// Held by the one proof there is at a time.
@@ -251,8 +251,12 @@ impl ControllerBus for NatsController {
             }
             Ok(())
         };
-        let asserted = asserting.run(&mut memory, &first, keep_epoch).await?;
-        self.guests.are_known(guests);
+        let asserted = asserting.run(&mut memory, &first, keep_epoch).await;
+        // One that could not do everything may have done this.
+        if self.guests.are_awaited(guests) && memory.plan.as_ref() == Some(&*with_guests) {
+            self.guests.are_known(guests);
+        }
+        let asserted = asserted?;
         let events = consumer(subject::events_stream())?;
         let follows = plan.consumers.contains_key(&events);
         self.follows_events.store(follows, Ordering::Relaxed);
@@ -352,6 +356,7 @@ impl ControllerBus for NatsController {
         let mut found = findings(&self.connection, &self.authority, self.replicas).await;
         if let Ok(memory) = self.memory.try_lock() {
             found.extend(memory.nearly_full());
+            found.extend(memory.of_consumers());
         }
         let held = look(&self.memory, self.facts(), self.replicas, |plan| {
             Read::of(&self.api, &self.authority, plan)
@@ -360,7 +365,7 @@ impl ControllerBus for NatsController {
         Ok(found)
     }
 
-    async fn prove(&self, plan: &Plan, probers: &[Prober]) -> Result<Vec<Proven>, BusError> {
+    async fn prove(&self, plan: &Plan, probers: &[Prober]) -> Result<Vec<Proven>, UnprovenError> {
         self.connection.require_up()?;
         self.prove_all(plan, probers).await
     }
@@ -370,7 +375,7 @@ impl ControllerBus for NatsController {
         plan: &Plan,
         prober: &Prober,
         act: &Act,
-    ) -> Result<Attempted, BusError> {
+    ) -> Result<Attempted, UnprovenError> {
         self.connection.require_up()?;
         self.attempt_one(plan, prober, act).await
     }

@@ -52,6 +52,11 @@ impl Guests {
         (with.map_or(Cow::Borrowed(plan), Cow::Owned), now.change)
     }
 
+    /// Whether somebody waits until the server knows the guests of this change.
+    pub(crate) fn are_awaited(&self, change: u64) -> bool {
+        change > *self.known.borrow()
+    }
+
     /// The server knows the guests as of this change.
     pub(crate) fn are_known(&self, change: u64) {
         self.known.send_if_modified(|known| {
@@ -59,6 +64,12 @@ impl Guests {
             *known = (*known).max(change);
             later
         });
+    }
+
+    async fn known_as_of(&self, change: u64) {
+        // The sender lives as long as the guests do, which this is one of.
+        let mut known = self.known.subscribe();
+        let _known = known.wait_for(|known| *known >= change).await;
     }
 
     fn replace(&self, keys: BTreeMap<PublicKey, Principal>) -> u64 {
@@ -96,9 +107,15 @@ impl Stay {
 
     /// Waits until the server knows them. May be dropped.
     pub(crate) async fn known(&self) {
-        let mut known = self.guests.known.subscribe();
-        // The sender lives as long as the guests do, which this holds.
-        let _known = known.wait_for(|known| *known >= self.change).await;
+        self.guests.known_as_of(self.change).await;
+    }
+
+    /// Ends, and waits until the server knows them no more. May be dropped.
+    pub(crate) async fn end(self) {
+        let guests = Arc::clone(&self.guests);
+        drop(self);
+        let gone = guests.now().change;
+        guests.known_as_of(gone).await;
     }
 }
 
@@ -145,7 +162,8 @@ mod tests {
         guests.are_known(change);
         assert_eq!(stay.known().now_or_never(), Some(()));
 
-        drop(stay);
+        let mut ending = Box::pin(stay.end());
+        assert_eq!(ending.as_mut().now_or_never(), None);
         assert_eq!(
             disturbed.heard().now_or_never(),
             Some(Disturbance::Definitions)
@@ -153,6 +171,9 @@ mod tests {
         let (without, later) = guests.among(&plan);
         assert_eq!(*without, plan);
         assert!(later > change);
+        assert!(guests.are_awaited(later));
+        guests.are_known(later);
+        assert_eq!(ending.now_or_never(), Some(()));
     }
 
     fn node() -> mesh_model::NodeRecord {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mesh_bus::{Attempted, BusError, ControllerBus, Prober, Proven};
+use mesh_bus::{Attempted, BusError, ControllerBus, Prober, Proven, UnprovenError};
 use mesh_derive::Plan;
-use mesh_derive::proof::{Act, Extent};
+use mesh_derive::proof::{Act, Extent, with_probers};
 use mesh_model::Principal;
 use tokio::time::timeout;
 
@@ -13,7 +13,7 @@ use crate::authority::Authority;
 use crate::connect::Credential;
 use crate::controller::NatsController;
 use crate::guests::Stay;
-use crate::proof::{Found, ProveError, Proving, prove, prove_one};
+use crate::proof::{Found, Proof, ProveError, Proving, prove, prove_one};
 
 impl NatsController {
     /// Proves the plan of these principals.
@@ -21,11 +21,11 @@ impl NatsController {
         &self,
         plan: &Plan,
         probers: &[Prober],
-    ) -> Result<Vec<Proven>, BusError> {
+    ) -> Result<Vec<Proven>, UnprovenError> {
         let Ok(_alone) = self.proving.try_lock() else {
-            return Err(refused("another is under way; try again when it has ended"));
+            return Err(UnprovenError::UnderWay);
         };
-        let _stay = self.let_in(probers).await?;
+        let stay = self.let_in(plan, probers).await?;
         let keys = probers
             .iter()
             .map(|prober| (prober.principal().clone(), self.credential_of(prober)))
@@ -33,6 +33,7 @@ impl NatsController {
         let proof = prove(&self.proving_of(plan), plan, &keys)
             .await
             .map_err(unproven)?;
+        see_out(stay).await?;
         let asked = |principal: &Principal| probers.iter().any(|p| p.principal() == principal);
         let proven = proof.principals.iter().filter(|(of, _)| asked(of));
         Ok(proven
@@ -42,12 +43,7 @@ impl NatsController {
                 refused: tried.refused,
                 injections: tried.injections,
                 untried: tried.untried,
-                differences: proof
-                    .differences
-                    .iter()
-                    .filter(|difference| difference.principal == *principal)
-                    .map(ToString::to_string)
-                    .collect(),
+                differences: differences(&proof, principal),
             })
             .collect())
     }
@@ -58,26 +54,22 @@ impl NatsController {
         plan: &Plan,
         prober: &Prober,
         act: &Act,
-    ) -> Result<Attempted, BusError> {
+    ) -> Result<Attempted, UnprovenError> {
         let Ok(_alone) = self.proving.try_lock() else {
-            return Err(refused("a proof is under way; try again when it has ended"));
+            return Err(UnprovenError::UnderWay);
         };
-        let _stay = self.let_in(std::slice::from_ref(prober)).await?;
+        let stay = self.let_in(plan, std::slice::from_ref(prober)).await?;
         let key = self.credential_of(prober);
         let proving = self.proving_of(plan);
         let outcome = prove_one(&proving, plan, prober.principal(), &key, act)
             .await
             .map_err(unproven)?;
-        let allowed = match &outcome.found {
-            Found::Allowed | Found::Unheard | Found::NoEffect | Found::Effect(_) => true,
-            Found::Refused => false,
-            Found::Otherwise(_) | Found::Closed(_) => {
-                return Err(refused(&outcome.found.to_string()));
-            }
-        };
-        Ok(Attempted {
-            allowed,
-            said: outcome.found.to_string(),
+        see_out(stay).await?;
+        let said = outcome.found.to_string();
+        Ok(match &outcome.found {
+            Found::Allowed | Found::NoEffect | Found::Effect(_) => Attempted::Allowed(said),
+            Found::Refused => Attempted::Refused(said),
+            Found::Unheard | Found::Otherwise(_) | Found::Closed(_) => Attempted::Unclear(said),
         })
     }
 
@@ -88,6 +80,7 @@ impl NatsController {
             facts: self.facts(),
             extent: Extent::of(plan),
             at_a_time: AT_A_TIME,
+            within: PROVEN_WITHIN,
         }
     }
 
@@ -98,8 +91,9 @@ impl NatsController {
         }
     }
 
-    /// Makes the guests among them users of the server, until what is returned is dropped.
-    async fn let_in(&self, probers: &[Prober]) -> Result<Option<Stay>, BusError> {
+    /// Makes the guests among them users of the server, until what is returned is dropped, and sees that what the server
+    /// was brought to is this plan with them.
+    async fn let_in(&self, plan: &Plan, probers: &[Prober]) -> Result<Option<Stay>, UnprovenError> {
         let keys: BTreeMap<_, _> = probers
             .iter()
             .filter_map(|prober| match prober {
@@ -107,41 +101,60 @@ impl NatsController {
                 Prober::Guest { principal, key, .. } => Some((key.clone(), principal.clone())),
             })
             .collect();
-        if keys.is_empty() {
-            return Ok(None);
+        let stay = if keys.is_empty() {
+            None
+        } else if matches!(self.authority, Authority::None) {
+            let why = "its users carry their grants with them, and the controller can make none";
+            return Err(UnprovenError::CannotAsk(why.to_owned()));
+        } else {
+            let stay = Stay::begin(&self.guests, &self.disturbed, keys.clone());
+            let known = timeout(KNOWN_WITHIN, stay.known()).await;
+            known.map_err(|_| not_told("was not told of the users made for it"))?;
+            Some(stay)
+        };
+        let proven = with_probers(plan, &keys).map_err(|_| UnprovenError::Changed)?;
+        if self.memory.lock().await.plan.as_ref() != Some(&proven) {
+            return Err(UnprovenError::Changed);
         }
-        if matches!(self.authority, Authority::None) {
-            return Err(refused(
-                "this controller does not write the server's users, so it cannot make any to connect as",
-            ));
-        }
-        let stay = Stay::begin(&self.guests, &self.disturbed, keys);
-        if timeout(KNOWN_WITHIN, stay.known()).await.is_err() {
-            let why = format!(
-                "the server was not brought to know the proof's users within {} s: look at `meshctl doctor`",
-                KNOWN_WITHIN.as_secs()
-            );
-            return Err(BusError::Away(why));
-        }
-        Ok(Some(stay))
+        Ok(stay)
     }
 }
 
-fn refused(why: &str) -> BusError {
-    BusError::Refused {
-        what: "a proof".to_owned(),
-        why: why.to_owned(),
-    }
+/// Waits until the guests cannot connect any more.
+async fn see_out(stay: Option<Stay>) -> Result<(), UnprovenError> {
+    let Some(stay) = stay else { return Ok(()) };
+    let gone = timeout(KNOWN_WITHIN, stay.end()).await;
+    gone.map_err(|_| {
+        not_told("was not told yet that the users made for the proof are none any more")
+    })
 }
 
-fn unproven(error: ProveError) -> BusError {
+fn not_told(what: &str) -> UnprovenError {
+    let why = format!(
+        "in {} s the server {what}; `meshctl doctor` says what keeps the controller from it",
+        KNOWN_WITHIN.as_secs()
+    );
+    BusError::Away(why).into()
+}
+
+fn differences(proof: &Proof, principal: &Principal) -> Vec<String> {
+    let differences = proof.differences.iter();
+    differences
+        .filter(|difference| difference.principal == *principal)
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn unproven(error: ProveError) -> UnprovenError {
     match error {
-        ProveError::Watching(error) => error,
-        other => refused(&other.to_string()),
+        ProveError::Watching(error) => error.into(),
+        other => UnprovenError::CannotAsk(other.to_string()),
     }
 }
 
 /// Principals connected at once: enough that none waits for another's round trips.
 const AT_A_TIME: usize = 8;
+/// How long a proof may take in all.
+const PROVEN_WITHIN: Duration = Duration::from_secs(90);
 /// For so long the controller may need to write users.
 const KNOWN_WITHIN: Duration = Duration::from_secs(30);

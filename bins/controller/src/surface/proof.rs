@@ -2,11 +2,11 @@
 
 use mesh_agent::BusKind;
 use mesh_api::{
-    ApiError, Caller, CanAnswer, CanRequest, CanVerb, Code, Verified, VerifiedPrincipal,
-    VerifyRequest,
+    ApiError, BrokerAnswer, Caller, CanAnswer, CanRequest, CanVerb, Code, Verified,
+    VerifiedPrincipal, VerifyRequest,
 };
 use mesh_auth::keys::UserKey;
-use mesh_bus::{Attempted, BusError, ControllerBus, Prober, Proven};
+use mesh_bus::{Attempted, ControllerBus, Prober, Proven, UnprovenError};
 use mesh_derive::Plan;
 use mesh_derive::proof::Act;
 use mesh_model::{Filter, Grant, Principal, PublicKey, Revision, Subject};
@@ -38,14 +38,8 @@ impl<B: ControllerBus> Surface<B> {
             .collect::<Result<Vec<_>, _>>()?;
         tracing::info!(%who, principals = probers.len(), "proves the bus");
         let proven = self.shared.bus.prove(&plan, &probers).await;
-        let proven = proven.map_err(of_bus)?;
-        let (later, after) = self.derived().await?;
-        if after != plan {
-            let message = format!(
-                "the mesh changed while it was proven (revision {revision}, then {later}); prove it again"
-            );
-            return Err(ApiError::new(Code::Conflict, message));
-        }
+        let proven = proven.map_err(unproven)?;
+        self.is_still(revision, &plan).await?;
         Ok(Verified {
             revision,
             items: proven.into_iter().map(row).collect(),
@@ -53,30 +47,30 @@ impl<B: ControllerBus> Surface<B> {
     }
 
     /// Asks the plan, then the bus.
-    pub(super) async fn may(&self, request: CanRequest) -> Result<CanAnswer, ApiError> {
-        let (_, plan) = self.derived().await?;
+    pub(super) async fn may(
+        &self,
+        request: CanRequest,
+        who: &Caller,
+    ) -> Result<CanAnswer, ApiError> {
+        let (revision, plan) = self.derived().await?;
         let grant = granted(&plan, &request.principal)?;
         let act = act(&request)?;
         let by = entry(grant, &act);
-        if self.shared.kind == BusKind::Amqp {
-            return Ok(CanAnswer {
-                derived: by.is_some(),
-                by,
-                broker: None,
-                said: Some(NOT_OVER_AMQP.to_owned()),
-            });
-        }
         let prober = prober(&request.principal)?;
+        tracing::info!(%who, principal = %request.principal, %act, "asks the bus");
         let (broker, said) = match self.shared.bus.attempt(&plan, &prober, &act).await {
-            Ok(Attempted { allowed, said }) => (Some(allowed), said),
-            Err(BusError::Refused { why, .. }) => (None, why),
-            Err(error) => (None, error.to_string()),
+            Ok(Attempted::Allowed(said)) => (BrokerAnswer::Yes, said),
+            Ok(Attempted::Refused(said)) => (BrokerAnswer::No, said),
+            Ok(Attempted::Unclear(said)) => (BrokerAnswer::Unclear, said),
+            Err(UnprovenError::CannotAsk(why)) => (BrokerAnswer::NotAsked, why),
+            Err(error) => return Err(unproven(error)),
         };
+        self.is_still(revision, &plan).await?;
         Ok(CanAnswer {
             derived: by.is_some(),
             by,
             broker,
-            said: Some(said),
+            said,
         })
     }
 
@@ -87,14 +81,20 @@ impl<B: ControllerBus> Surface<B> {
             .look(|controller, _| (controller.records().revision, controller.plan()));
         look.await.map_err(gone)
     }
-}
 
-const NOT_OVER_AMQP: &str = "this release tries acts on NATS alone; what is derived for RabbitMQ is held by the project's own tests";
+    /// What was proven is what is derived now. A token that expires changes a plan without a revision.
+    async fn is_still(&self, revision: Revision, plan: &Plan) -> Result<(), ApiError> {
+        if self.derived().await? == (revision, plan.clone()) {
+            return Ok(());
+        }
+        Err(unproven(UnprovenError::Changed))
+    }
+}
 
 fn granted<'a>(plan: &'a Plan, principal: &Principal) -> Result<&'a Grant, ApiError> {
     plan.grants.get(principal).ok_or_else(|| {
         let message = format!(
-            "{principal} has no authority in this mesh; `meshctl verify -o json` lists who has"
+            "{principal} has no authority in this mesh; `meshctl derive DIR` lists who has any in a directory's"
         );
         ApiError::new(Code::NotFound, message)
     })
@@ -166,11 +166,11 @@ fn row(proven: Proven) -> VerifiedPrincipal {
     }
 }
 
-fn of_bus(error: BusError) -> ApiError {
-    let code = if error.is_passing() {
-        Code::Unavailable
-    } else {
-        Code::Failed
+fn unproven(error: UnprovenError) -> ApiError {
+    let code = match &error {
+        UnprovenError::UnderWay | UnprovenError::Changed => Code::Conflict,
+        UnprovenError::Bus(error) if error.is_passing() => Code::Unavailable,
+        UnprovenError::Bus(_) | UnprovenError::CannotAsk(_) => Code::Failed,
     };
     ApiError::new(code, error.to_string())
 }
