@@ -23,7 +23,7 @@ pub const ROOT: &str = "MESH_TEST_AMQP_ROOT";
 
 /// What a broker of the tests' own tells of its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Statistics {
+enum Statistics {
     /// How many messages there are now, asked of each queue.
     None,
     /// All it collects now and then.
@@ -44,7 +44,11 @@ pub struct Broker {
 impl Broker {
     /// The one that the environment names, or else one of its own: of the RabbitMQ that the environment names, or else of
     /// the installed one. With none of them there is none, which is said aloud and in CI an error.
-    pub fn find(statistics: Statistics) -> anyhow::Result<Option<Self>> {
+    pub fn find() -> anyhow::Result<Option<Self>> {
+        Self::find_with(Statistics::None)
+    }
+
+    fn find_with(statistics: Statistics) -> anyhow::Result<Option<Self>> {
         let root = std::env::var_os(ROOT).map(PathBuf::from);
         if let Some(named) = Self::named()? {
             ensure!(
@@ -87,7 +91,7 @@ impl Broker {
         shared: &'static Shared,
         statistics: Statistics,
     ) -> anyhow::Result<Option<&'static Self>> {
-        let find = || Self::find(statistics).map_err(|error| format!("{error:#}"));
+        let find = || Self::find_with(statistics).map_err(|error| format!("{error:#}"));
         let found = shared.get_or_init(find);
         found
             .as_ref()
