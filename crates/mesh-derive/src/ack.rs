@@ -11,24 +11,30 @@ use crate::subject::filter;
 
 /// What the owner of a consumer publishes on to settle its messages, whichever form the server writes.
 pub fn ack_filters(consumer: &ConsumerRef, bus: &BusFacts) -> [Filter; 2] {
-    ack_prefixes(consumer, bus).map(|prefix| filter(format!("{prefix}>")))
+    Acks::of(bus).filters(consumer)
 }
 
 /// Whether a reply subject acknowledges a message of this consumer and of no other.
 pub fn is_ack_of(reply: &str, consumer: &ConsumerRef, bus: &BusFacts) -> bool {
-    ack_prefixes(consumer, bus)
-        .iter()
-        .any(|prefix| reply.starts_with(prefix.as_str()) && reply.len() > prefix.len())
+    let begins = |ack: &Filter| {
+        let begins = ack.as_str().strip_suffix('>').unwrap_or(ack.as_str());
+        reply.starts_with(begins) && reply.len() > begins.len()
+    };
+    ack_filters(consumer, bus).iter().any(begins)
 }
 
-fn ack_prefixes(consumer: &ConsumerRef, bus: &BusFacts) -> [String; 2] {
-    let (stream, name) = (consumer.stream(), consumer.name());
-    let Acks { domain, hash } = Acks::of(bus);
-    [
-        format!("$JS.ACK.{stream}.{name}."),
-        format!("$JS.ACK.{domain}.{hash}.{stream}.{name}."),
-    ]
+/// Every ack, which crosses between the accounts as one service: a server writes two forms of it.
+pub(crate) fn acks() -> Filter {
+    filter(format!("{ROOT}>"))
 }
+
+/// Whether publishing there is to settle something.
+pub(crate) fn is_ack(text: &str) -> bool {
+    text.starts_with(ROOT)
+}
+
+/// How either form begins.
+const ROOT: &str = "$JS.ACK.";
 
 /// What of a bus stands in its ack subjects, worked out once for all its consumers.
 #[derive(Debug, Clone)]
@@ -47,18 +53,8 @@ impl Acks {
 
     /// The same as [`ack_filters`].
     pub(crate) fn filters(&self, consumer: &ConsumerRef) -> [Filter; 2] {
-        let (stream, name) = (consumer.stream().as_str(), consumer.name());
-        let Self { domain, hash } = self;
-        [
-            filter(["$JS.ACK.", stream, ".", name, ".>"].concat()),
-            filter(["$JS.ACK.", domain, ".", hash, ".", stream, ".", name, ".>"].concat()),
-        ]
-    }
-
-    /// How the newer form begins for each consumer of a stream.
-    pub(crate) fn newer_beginning(&self, stream: &StreamName) -> String {
-        let Self { domain, hash } = self;
-        format!("$JS.ACK.{domain}.{hash}.{stream}.")
+        let (older, newer) = self.tokens(consumer);
+        [filter(older.join(".")), filter(newer.join("."))]
     }
 
     /// Whether a consumer's older form of ack is how everybody's newer one begins.
@@ -68,7 +64,16 @@ impl Acks {
 
     /// The tokens of the two.
     pub(crate) fn tokens<'a>(&'a self, consumer: &'a ConsumerRef) -> (Older<'a>, Newer<'a>) {
-        let (stream, name) = (consumer.stream().as_str(), consumer.name());
+        self.of_named(consumer.stream(), consumer.name())
+    }
+
+    /// The same, of a consumer by its name.
+    pub(crate) fn of_named<'a>(
+        &'a self,
+        stream: &'a StreamName,
+        name: &'a str,
+    ) -> (Older<'a>, Newer<'a>) {
+        let stream = stream.as_str();
         (
             ["$JS", "ACK", stream, name, ">"],
             ["$JS", "ACK", &self.domain, &self.hash, stream, name, ">"],

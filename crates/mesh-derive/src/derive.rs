@@ -17,9 +17,9 @@ pub(crate) use definitions::{CONTROLLER, announced, consumer};
 pub use definitions::{node_consumer, own_streams};
 pub use grants::{controller_grant, system_grant};
 
-use crate::ack::Acks;
-use crate::plan::{ACK_SERVICE, Accounts, Plan, Share};
-use crate::subject::{self, filter};
+use crate::ack::{Acks, acks};
+use crate::plan::{Accounts, Plan, Share};
+use crate::subject;
 
 /// Works out everything the bus is to hold for these records.
 pub fn derive(records: &Records, bounds: &Bounds) -> Plan {
@@ -195,15 +195,14 @@ fn controller_reads(records: &Records) -> BTreeSet<Filter> {
 
 /// What has to cross between the two accounts, whatever was declared.
 pub(crate) fn accounts() -> Accounts {
-    let share = |text: &str| filter(text.to_owned());
     Accounts {
         mesh_exports: BTreeSet::from([
-            Share::Stream(share("mesh.deliver.>")),
-            Share::Stream(share("mesh.inbox.>")),
-            Share::Service(share(ACK_SERVICE)),
+            Share::Stream(subject::delivered()),
+            Share::Stream(subject::inboxes()),
+            Share::Service(acks()),
             Share::Service(subject::controls()),
             Share::Service(subject::events()),
-            Share::Service(share("mesh.seat.>")),
+            Share::Service(subject::all_works()),
         ]),
         edge_exports: BTreeSet::from([Share::Stream(subject::heartbeats())]),
     }

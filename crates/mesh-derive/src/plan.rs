@@ -83,6 +83,3 @@ impl fmt::Display for Share {
         write!(f, "{kind} {}", self.filter())
     }
 }
-
-/// Every ack, which crosses as one service: a server writes two forms of it.
-pub(crate) const ACK_SERVICE: &str = "$JS.ACK.>";

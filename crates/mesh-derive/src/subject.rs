@@ -1,9 +1,14 @@
-//! The mesh's subjects: the only place where one is put together, or taken apart.
+//! The mesh's subjects: the one place where what begins with `mesh.` is put together, or taken apart.
+//!
+//! Acks and the API are the server's and have theirs, in `ack` and `api`; what a subject is over AMQP says
+//! [`topology`](crate::topology).
 
 use mesh_model::{
     EventRef, Filter, InstanceRef, ModuleName, NodeName, Principal, SeatName, StreamName, Subject,
     TokenId,
 };
+
+use crate::ack::is_ack;
 
 /// What a message is, told from its subject alone: the one part of it that its sender could not choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,14 +93,15 @@ pub fn heartbeats() -> Filter {
 /// Whether publishing there is to say something that is not a principal's own to say: where whoever is heard is whom the
 /// subject names, or the controller.
 pub(crate) fn speaks_as_another(principal: &Principal, filter: &Filter) -> bool {
+    speaks(filter) && !own(principal).iter().any(|own| filter.is_subset_of(own))
+}
+
+/// Whether publishing there says something to somebody, and the subject who speaks.
+pub(crate) fn speaks(filter: &Filter) -> bool {
     let text = filter.as_str();
-    if text.starts_with("$JS.ACK.") {
-        return false;
-    }
-    let speaks = SPOKEN
-        .iter()
-        .any(|root| begins_below(text, root) || (text.contains(['*', '>']) && meets(filter, root)));
-    speaks && !is_own(principal, text)
+    let wild = text.contains(['*', '>']) && !is_ack(text);
+    let mut roots = SPOKEN.iter();
+    roots.any(|root| begins_below(text, root) || (wild && meets(filter, root)))
 }
 
 /// What is a principal's own to say.
@@ -131,25 +137,6 @@ fn meets(to: &Filter, root: &str) -> bool {
     filter(format!("{root}.>")).overlaps(to)
 }
 
-fn is_own(principal: &Principal, text: &str) -> bool {
-    let is = |root: &str, name: &str| text.strip_prefix(root) == Some(name);
-    match principal {
-        Principal::Controller => true,
-        Principal::Node(node) => {
-            is("mesh.control.report.", node.as_str()) || is("mesh.heartbeat.", node.as_str())
-        }
-        Principal::Joiner(token) => is("mesh.control.enrol.", token.as_str()),
-        Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => {
-            let event = text.strip_prefix("mesh.mod.");
-            let work = text
-                .strip_prefix("mesh.seat.")
-                .and_then(|rest| rest.split_once('.'));
-            event.is_some_and(|event| begins_below(event, module.as_str()))
-                || work.is_some_and(|(_, sender)| sender == module.as_str())
-        }
-    }
-}
-
 /// Where a module emits one of its events.
 pub fn event(event: &EventRef) -> Subject {
     subject(format!("mesh.mod.{event}"))
@@ -170,16 +157,38 @@ pub fn works(seat: &SeatName) -> Filter {
     filter(format!("mesh.seat.{seat}.>"))
 }
 
+/// All work of every seat.
+pub fn all_works() -> Filter {
+    filter("mesh.seat.>".to_owned())
+}
+
 /// Where a copy of what was let go is kept, by what it was.
 pub fn parked(of: &Subject) -> Subject {
     let rest = of.as_str().strip_prefix("mesh.").unwrap_or(of.as_str());
     subject(format!("mesh.parked.{rest}"))
 }
 
+/// Every copy of what was let go.
+pub fn all_parked() -> Filter {
+    filter("mesh.parked.>".to_owned())
+}
+
+/// Everywhere a consumer delivers.
+pub fn delivered() -> Filter {
+    filter("mesh.deliver.>".to_owned())
+}
+
 /// Where a node's consumer delivers.
 pub fn deliver_node(node: &NodeName) -> Subject {
-    subject(format!("mesh.deliver.node.{node}"))
+    subject(format!("{DELIVERS_TO_NODE}{node}"))
 }
+
+/// What follows where a node's consumer delivers: the name of the node, where it is one.
+pub(crate) fn delivered_to(text: &str) -> Option<&str> {
+    text.strip_prefix(DELIVERS_TO_NODE)
+}
+
+const DELIVERS_TO_NODE: &str = "mesh.deliver.node.";
 
 /// Where a module's consumer delivers.
 pub fn deliver_module(module: &ModuleName) -> Subject {
@@ -193,22 +202,25 @@ pub fn deliver_seat(seat: &SeatName) -> Subject {
 
 /// What every reply subject of a principal begins with, without the last dot: what a client is configured with.
 pub fn inbox_prefix(principal: &Principal) -> Subject {
-    subject(match principal {
-        Principal::Controller => "mesh.inbox.controller".to_owned(),
-        Principal::Node(node) => format!("mesh.inbox.node.{node}"),
-        Principal::Module(module) => format!("mesh.inbox.module.{module}"),
-        Principal::Instance(of) => format!("mesh.inbox.module.{}.{}", of.module, of.node),
-        Principal::Joiner(token) => format!("mesh.inbox.joiner.{token}"),
-    })
+    subject(tokens(inbox_root(principal)))
 }
 
 /// A principal's own inbox: all its replies and nobody else's.
 pub fn inbox(principal: &Principal) -> Filter {
-    filter(format!("{}.>", inbox_prefix(principal)))
+    filter(tokens(inbox_tokens(principal)))
 }
 
 /// The tokens of [`inbox`].
 pub(crate) fn inbox_tokens(principal: &Principal) -> impl Iterator<Item = &str> {
+    inbox_root(principal).chain([">"])
+}
+
+/// Everybody's inbox.
+pub fn inboxes() -> Filter {
+    filter("mesh.inbox.>".to_owned())
+}
+
+fn inbox_root(principal: &Principal) -> impl Iterator<Item = &str> {
     let of = match principal {
         Principal::Controller => [Some("controller"), None, None],
         Principal::Node(node) => [Some("node"), Some(node.as_str()), None],
@@ -221,17 +233,27 @@ pub(crate) fn inbox_tokens(principal: &Principal) -> impl Iterator<Item = &str> 
         Principal::Joiner(token) => [Some("joiner"), Some(token.as_str()), None],
     };
     let root = ["mesh", "inbox"].into_iter();
-    root.chain(of.into_iter().flatten()).chain([">"])
+    root.chain(of.into_iter().flatten())
+}
+
+fn tokens<'a>(tokens: impl Iterator<Item = &'a str>) -> String {
+    let mut text = String::with_capacity(64);
+    for token in tokens {
+        text.push_str(if text.is_empty() { "" } else { "." });
+        text.push_str(token);
+    }
+    text
 }
 
 /// Where the answer to an enrolment is awaited.
 pub fn enrolment_answer(token: &TokenId) -> Subject {
-    subject(format!("mesh.inbox.joiner.{token}.answer"))
+    let joiner = Principal::Joiner(token.clone());
+    subject(format!("{}.answer", inbox_prefix(&joiner)))
 }
 
 /// The same, for one of several hosts that may hold the token: `host` is any number of its own.
 pub fn enrolment_answer_to(token: &TokenId, host: u64) -> Subject {
-    subject(format!("mesh.inbox.joiner.{token}.answer.{host:016x}"))
+    subject(format!("{}.{host:016x}", enrolment_answer(token)))
 }
 
 /// The stream of newest declarations.

@@ -8,7 +8,7 @@ use crate::check::mismatch::{DefinitionFault, Mismatch};
 use crate::check::overlap::Meetings;
 use crate::check::plan::deliver;
 use crate::plan::Plan;
-use crate::subject::filter;
+use crate::subject;
 
 /// Seconds an unsettled message may take to come again: nothing is to a server 30 s, and with more a crashed reader's
 /// work waits for as long.
@@ -31,7 +31,7 @@ impl Plan {
 
     /// Each delivers to a subject of its own, below the one root that nobody may publish on.
     fn check_delivers(&self, faults: &mut Vec<DefinitionFault>) {
-        let root = filter("mesh.deliver.>".to_owned());
+        let root = subject::delivered();
         let delivers = || {
             let specs = self.consumers.values();
             specs.filter_map(|spec| deliver(spec).map(|deliver| (deliver, &spec.consumer)))

@@ -1,6 +1,6 @@
 //! Every grant against everything that is somebody else's: where consumers deliver, how they are settled, inboxes.
 
-use mesh_model::{ConsumerSpec, Filter, Principal, Subject};
+use mesh_model::{ConsumerRef, ConsumerSpec, Filter, Principal, StreamName};
 
 use crate::ack::Acks;
 use crate::check::Mismatch;
@@ -25,11 +25,10 @@ impl Plan {
         let own = Own::of(self, acks);
         self.each_grant(&mut |entries| {
             let principal = entries.principal;
-            let others = |by: &&Filter| !own.has(principal, by);
-            for by in entries.publish().filter(others) {
+            for by in entries.publish().filter(|by| !own.settles(principal, by)) {
                 private.with(by, &mut |met| publishes(principal, by, met, acks, found));
             }
-            for by in entries.subscribe().filter(others) {
+            for by in entries.subscribe().filter(|by| !own.hears(principal, by)) {
                 private.with(by, &mut |met| hears(principal, by, met, found));
             }
         });
@@ -122,69 +121,63 @@ fn owns(principal: &Principal, spec: &ConsumerSpec) -> bool {
 }
 
 /// What nodes have of their own, where nothing of it can be another's: most of a mesh, and so not looked for among all.
-struct Own {
-    /// Whether each consumer of a node is its own, delivers where it alone listens, and no two forms of ack meet.
+struct Own<'a> {
+    /// Whether each node has one consumer, which is its own, delivers where it alone listens, and no two forms of ack meet.
     regular: bool,
-    /// How the newer form of ack of a node's consumer begins.
-    newer: String,
+    acks: &'a Acks,
+    nodes: StreamName,
 }
 
-impl Own {
-    fn of(plan: &Plan, acks: &Acks) -> Self {
+impl<'a> Own<'a> {
+    fn of(plan: &Plan, acks: &'a Acks) -> Self {
         let nodes = subject::nodes_stream();
-        let regular = plan.consumers.iter().all(|(name, spec)| {
-            let deliver = deliver(spec).map(Subject::as_str);
-            let node = match &spec.owner {
-                Some(Principal::Node(node)) if *name.stream() == nodes => Some(node),
+        let delivered = subject::delivered();
+        let as_derived = |(name, spec): (&ConsumerRef, &ConsumerSpec)| {
+            let deliver = deliver(spec);
+            let to_node = deliver.and_then(|deliver| subject::delivered_to(deliver.as_str()));
+            let right = if let Some(Principal::Node(node)) = &spec.owner {
+                let node = Some(node.as_str());
+                *name.stream() == nodes && Some(name.name()) == node && to_node == node
+            } else {
+                let below = deliver.is_none_or(|deliver| delivered.matches(deliver));
+                *name.stream() != nodes && to_node.is_none() && below
+            };
+            right && *name == spec.consumer && !acks.may_read_as_newer(name)
+        };
+        let owners = plan
+            .consumers
+            .values()
+            .filter_map(|spec| match &spec.owner {
+                Some(Principal::Node(node)) => Some(node),
                 _ => None,
-            };
-            let as_derived = match (node, deliver) {
-                (Some(node), Some(deliver)) => {
-                    name.name() == node.as_str()
-                        && deliver.strip_prefix(DELIVERS) == Some(node.as_str())
-                }
-                (Some(_), None) => false,
-                (None, deliver) => {
-                    let aside = |deliver: &str| {
-                        !deliver.starts_with(DELIVERS) && deliver.starts_with("mesh.deliver.")
-                    };
-                    *name.stream() != nodes && deliver.is_none_or(aside)
-                }
-            };
-            as_derived && *name == spec.consumer && !acks.may_read_as_newer(name)
+            });
+        let granted = plan.grants.keys().filter_map(|principal| match principal {
+            Principal::Node(node) => Some(node),
+            _ => None,
         });
         Self {
-            regular,
-            newer: acks.newer_beginning(&nodes),
+            regular: plan.consumers.iter().all(as_derived) && owners.eq(granted),
+            acks,
+            nodes,
         }
     }
 
-    /// Whether this is where a node's own consumer delivers, how it is settled, or an inbox of the principal's own.
-    fn has(&self, principal: &Principal, by: &Filter) -> bool {
-        let text = by.as_str();
-        let within = |begins: &str, name: &str| {
-            let rest = text.strip_prefix(begins);
-            rest.and_then(|rest| rest.strip_suffix(".>")) == Some(name)
+    /// Whether this is how a node settles what its own consumer delivers. Publishing is for nothing else of one's own.
+    fn settles(&self, principal: &Principal, by: &Filter) -> bool {
+        let Principal::Node(node) = principal else {
+            return false;
         };
-        self.regular
-            && match principal {
-                Principal::Node(node) => {
-                    let node = node.as_str();
-                    within("$JS.ACK.NODES.", node)
-                        || within(&self.newer, node)
-                        || within("mesh.inbox.node.", node)
-                        || text.strip_prefix(DELIVERS) == Some(node)
-                }
-                Principal::Instance(of) => {
-                    let rest = text.strip_prefix("mesh.inbox.module.");
-                    let rest = rest.and_then(|rest| rest.strip_prefix(of.module.as_str()));
-                    let rest = rest.and_then(|rest| rest.strip_prefix('.'));
-                    rest.and_then(|rest| rest.strip_suffix(".>")) == Some(of.node.as_str())
-                }
-                _ => false,
-            }
+        let (older, newer) = self.acks.of_named(&self.nodes, node.as_str());
+        self.regular && (by.tokens().eq(older) || by.tokens().eq(newer))
+    }
+
+    /// Whether this is where a node's own consumer delivers, or an inbox of the principal's own.
+    fn hears(&self, principal: &Principal, by: &Filter) -> bool {
+        let delivers = match principal {
+            Principal::Node(node) => subject::delivered_to(by.as_str()) == Some(node.as_str()),
+            Principal::Instance(_) => false,
+            _ => return false,
+        };
+        self.regular && (delivers || by.tokens().eq(subject::inbox_tokens(principal)))
     }
 }
-
-/// How the subject begins where a node's consumer delivers.
-const DELIVERS: &str = "mesh.deliver.node.";

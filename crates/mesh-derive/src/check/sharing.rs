@@ -2,11 +2,12 @@
 
 use mesh_model::Filter;
 
+use crate::ack::acks;
 use crate::check::Mismatch;
 use crate::check::mismatch::SharingFault;
 use crate::check::plan::server_subjects;
 use crate::derive::accounts;
-use crate::plan::{ACK_SERVICE, Accounts, Plan, Share};
+use crate::plan::{Accounts, Plan, Share};
 
 impl Plan {
     /// Each share is one that something crosses by. What is in neither direction's list is nobody's need.
@@ -36,8 +37,8 @@ fn within(share: &Share, need: &Share) -> bool {
 
 fn fault<'a>(share: &Share, mut needed: impl Iterator<Item = &'a Share> + Clone) -> SharingFault {
     let (filter, share) = (share.filter(), share.clone());
-    let acks = filter.is_subset_of(&crate::subject::filter(ACK_SERVICE.to_owned()));
-    if !acks && server_subjects().iter().any(|of| of.overlaps(filter)) {
+    let settles = filter.is_subset_of(&acks());
+    if !settles && server_subjects().iter().any(|of| of.overlaps(filter)) {
         return SharingFault::Server { share };
     }
     if let Some(need) = needed.clone().find(|need| within(&share, need)) {
@@ -75,9 +76,8 @@ impl<'a> Carried<'a> {
         let beats = accounts.edge_exports.iter().filter_map(Share::stream);
         let streams = accounts.mesh_exports.iter().filter_map(Share::stream);
         let to_mesh: Vec<Way<'_>> = services.chain(beats).map(Way::of).collect();
-        let acks = crate::subject::filter(ACK_SERVICE.to_owned());
         Self {
-            acks: to_mesh.iter().any(|way| way.takes(&acks)),
+            acks: to_mesh.iter().any(|way| way.takes(&acks())),
             to_mesh,
             to_edge: streams.map(Way::of).collect(),
         }

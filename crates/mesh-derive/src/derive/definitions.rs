@@ -9,7 +9,7 @@ use mesh_model::{
 };
 
 use crate::derive::Bounds;
-use crate::subject::{self, filter};
+use crate::subject;
 
 /// The mesh's own streams: constants, whatever was declared.
 pub fn own_streams(bounds: &Bounds) -> [StreamSpec; 4] {
@@ -50,7 +50,7 @@ pub fn own_streams(bounds: &Bounds) -> [StreamSpec; 4] {
         },
         StreamSpec {
             name: subject::parked_stream(),
-            subjects: BTreeSet::from([filter("mesh.parked.>".to_owned())]),
+            subjects: BTreeSet::from([subject::all_parked()]),
             retention: Retention::Limits,
             discard: Discard::Old,
             max_per_subject: None,

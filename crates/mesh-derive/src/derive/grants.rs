@@ -20,8 +20,8 @@ pub fn controller_grant(bus: &BusFacts) -> Grant {
         subject::declares(),
         subject::epoch().into(),
         subject::mark().into(),
-        allow("mesh.inbox.>"),
-        allow("mesh.parked.>"),
+        subject::inboxes(),
+        subject::all_parked(),
     ]);
     for stream in [subject::control_stream(), subject::events_stream()] {
         publish.extend(acks.filters(&consumer(stream, CONTROLLER)));

@@ -4,7 +4,7 @@ use mesh_model::{Filter, Grant, Principal, Subject};
 
 use crate::proof::Act;
 use crate::proof::manner::NEVER_DELIVERED;
-use crate::subject::{inbox, subject};
+use crate::subject::{inbox, inboxes, subject};
 
 /// An act for every entry, in the order of the grant.
 pub(super) fn acts(grant: &Grant) -> Vec<Act> {
@@ -32,7 +32,7 @@ pub(super) fn concrete(filter: &Filter) -> Subject {
     match text {
         "$JS.API.>" => return subject("$JS.API.INFO".to_owned()),
         // Where whoever may answer everybody hears it itself.
-        "mesh.inbox.>" => return concrete(&inbox(&Principal::Controller)),
+        _ if *filter == inboxes() => return concrete(&inbox(&Principal::Controller)),
         _ => {}
     }
     let tail = if text.starts_with("$JS.ACK.") {
