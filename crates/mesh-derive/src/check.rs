@@ -10,7 +10,8 @@ mod plan;
 mod private;
 mod sharing;
 mod streams;
+mod writes;
 
 pub use consumer::check;
 pub use limits::{Counted, JWT_LIMIT, in_operator_mode};
-pub use mismatch::{DefinitionFault, LimitFault, Mismatch, SharingFault};
+pub use mismatch::{DefinitionFault, GrantFault, LimitFault, Mismatch, SharingFault};

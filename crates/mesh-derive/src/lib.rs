@@ -20,7 +20,7 @@ pub mod topology;
 pub use ack::{ack_filters, is_ack_of};
 pub use api::ApiCall;
 pub use check::{
-    Counted, DefinitionFault, JWT_LIMIT, LimitFault, Mismatch, SharingFault, check,
+    Counted, DefinitionFault, GrantFault, JWT_LIMIT, LimitFault, Mismatch, SharingFault, check,
     in_operator_mode,
 };
 pub use derive::{Bounds, controller_grant, derive, node_consumer, own_streams, system_grant};

@@ -12,10 +12,10 @@ use crate::subject;
 /// Whose entries are looked at.
 pub(super) struct Entries<'a> {
     pub(super) principal: &'a Principal,
-    grant: &'a Grant,
+    pub(super) grant: &'a Grant,
     /// What it may do besides as the module it acts as, which is looked at by itself: a mesh has a hundred instances of
     /// one module.
-    module: Option<&'a Grant>,
+    pub(super) module: Option<&'a Grant>,
 }
 
 impl<'a> Entries<'a> {

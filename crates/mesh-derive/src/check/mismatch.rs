@@ -1,10 +1,12 @@
 //! What can be wrong with a plan: each says what, about which, and what to do.
 
 mod definition;
+mod grant;
 mod limit;
 mod sharing;
 
 pub use definition::DefinitionFault;
+pub use grant::GrantFault;
 pub use limit::LimitFault;
 use mesh_model::{ConsumerRef, Filter, Principal, StreamName, Subject};
 pub use sharing::SharingFault;
@@ -355,6 +357,9 @@ pub enum Mismatch {
     /// More than a server takes.
     #[error(transparent)]
     Limit(LimitFault),
+    /// A grant that is not what its owner does.
+    #[error(transparent)]
+    Grant(GrantFault),
     /// Somebody with a grant has no key of its own: another has the same one.
     #[error("{principal}: its key is another's too, so it has none; give it a new one")]
     NoUser {

@@ -28,6 +28,7 @@ impl Plan {
         self.check_users(&mut found);
         self.check_grants(bus, &carried, &mut found);
         self.check_private(&acks, &mut found);
+        self.check_writes(&mut found);
         self.check_limits(bus, &mut found);
         found.sort();
         found.dedup();

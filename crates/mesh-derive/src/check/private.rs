@@ -6,6 +6,7 @@ use crate::ack::Acks;
 use crate::check::Mismatch;
 use crate::check::overlap::Meetings;
 use crate::check::plan::deliver;
+use crate::check::writes::Hearers;
 use crate::plan::Plan;
 use crate::subject;
 
@@ -23,13 +24,28 @@ impl Plan {
     pub(super) fn check_private(&self, acks: &Acks, found: &mut Vec<Mismatch>) {
         let private = self.private(acks);
         let own = Own::of(self, acks);
+        let hearers = Hearers::of(self);
         self.each_grant(&mut |entries| {
             let principal = entries.principal;
             for by in entries.publish().filter(|by| !own.settles(principal, by)) {
-                private.with(by, &mut |met| publishes(principal, by, met, acks, found));
+                let mut settles = false;
+                private.with(by, &mut |met| {
+                    settles |= matches!(met, Private::Ack(_));
+                    publishes(principal, by, met, acks, found);
+                });
+                if !settles {
+                    found.extend(hearers.leads_nowhere(principal, by));
+                }
             }
             for by in entries.subscribe().filter(|by| !own.hears(principal, by)) {
-                private.with(by, &mut |met| hears(principal, by, met, found));
+                let mut meets = false;
+                private.with(by, &mut |met| {
+                    meets |= matches!(met, Private::Deliver(_) | Private::Inbox(_));
+                    hears(principal, by, met, found);
+                });
+                if !meets {
+                    found.extend(hearers.hears_nothing(principal, by));
+                }
             }
         });
     }

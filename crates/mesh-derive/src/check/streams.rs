@@ -88,7 +88,8 @@ impl Plan {
         }
     }
 
-    fn stored(&self) -> Meetings<'_, (&Filter, &StreamName)> {
+    /// What the streams store.
+    pub(super) fn stored(&self) -> Meetings<'_, (&Filter, &StreamName)> {
         Meetings::of(
             self.subjects()
                 .map(|(subject, of)| (subject, (subject, of))),

@@ -3,6 +3,7 @@
 mod definitions;
 mod grants;
 mod sharing;
+mod writes;
 
 use std::collections::BTreeSet;
 
@@ -190,6 +191,8 @@ fn a_deliver_subject_its_owner_may_not_subscribe_is_refused() {
         &[
             "consumer NODES/web-1: delivers to mesh.deliver.node.web-11, which node/web-1 may not subscribe; grant it, \
              or deliver where node/web-1 listens",
+            "node/web-1: may subscribe mesh.deliver.node.web-1, where nothing is delivered and nobody is answered; take it \
+             out of the grant",
         ],
     );
 }
@@ -259,6 +262,8 @@ fn a_consumer_of_no_stream_is_refused() {
             "module/mailer: no consumer of its own selects mesh.seat.mail.>; add it to the filters of the one it reads \
              through",
             "consumer SEAT-mail/mail: there is no stream SEAT-mail; derive it, or leave the consumer out",
+            "module/shop: may publish mesh.seat.mail.shop, and nobody hears it; derive the stream or consumer it is for, or \
+             take it out of the grant",
         ],
     );
 }
