@@ -6,6 +6,7 @@
 
 mod allowed;
 mod complement;
+mod harmless;
 mod manner;
 mod near;
 mod others;
@@ -18,7 +19,7 @@ use mesh_model::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use manner::{Manner, manner};
+pub use manner::{BROKEN_JSON, Manner, manner};
 
 use crate::plan::Plan;
 use crate::subject::inbox;
@@ -171,6 +172,7 @@ pub fn probes(plan: &Plan, principal: &Principal, bus: &BusFacts, extent: Extent
     let refused: BTreeSet<Act> = complement::acts(plan, principal, bus, extent)
         .into_iter()
         .filter(|act| expected(plan, principal, act) == Expected::Refused)
+        .filter(|act| may_be_tried(plan, act))
         .collect();
     [Act::Connect]
         .into_iter()
@@ -182,6 +184,17 @@ pub fn probes(plan: &Plan, principal: &Principal, bus: &BusFacts, extent: Extent
             act,
         })
         .collect()
+}
+
+/// Whether it is known that nothing comes of an act, even where a server wrongly allows it.
+pub fn may_be_tried(plan: &Plan, act: &Act) -> bool {
+    match act {
+        Act::Connect | Act::Subscribe { .. } => true,
+        Act::Publish(subject) => manner(plan, subject) != Manner::Never,
+        Act::Inject { subject, reply } => {
+            manner(plan, subject) != Manner::Never && INJECTED.map(injected).contains(reply)
+        }
+    }
 }
 
 /// What is to come of any act of a principal: what the plan says of it.
@@ -219,7 +232,9 @@ fn evidence(plan: &Plan, principal: &Principal, subject: &Subject) -> Evidence {
         Manner::Settling(Some(consumer)) => Evidence::Consumer(consumer),
         Manner::Api => Evidence::Api,
         Manner::Plain if own.matches(subject) => Evidence::HeardBySelf,
-        Manner::Heartbeat | Manner::Settling(None) | Manner::Plain => Evidence::Taken,
+        Manner::Heartbeat | Manner::Settling(None) | Manner::Plain | Manner::Never => {
+            Evidence::Taken
+        }
     }
 }
 
@@ -235,10 +250,14 @@ fn injections(principal: &Principal, allowed: &[Act]) -> Vec<Act> {
     let inject = |subject: &Subject| {
         INJECTED.map(|verb| Act::Inject {
             subject: subject.clone(),
-            reply: crate::subject::subject(format!("$JS.API.{verb}.{NO_STREAM}")),
+            reply: injected(verb),
         })
     };
     published.flat_map(inject).collect()
+}
+
+fn injected(verb: &str) -> Subject {
+    crate::subject::subject(format!("$JS.API.{verb}.{NO_STREAM}"))
 }
 
 /// Verbs that would do harm, were there such a stream.

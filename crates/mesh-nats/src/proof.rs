@@ -5,22 +5,26 @@ mod found;
 mod identity;
 mod pipe;
 mod prober;
+mod reading;
 mod wire;
 mod witness;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use mesh_bus::BusError;
 use mesh_derive::Plan;
 use mesh_derive::proof::{Act, Expected, Extent, Probe, expected, probes};
 use mesh_model::{BusFacts, Principal};
+use tokio::time::timeout;
 
-pub use found::Found;
+pub use found::{Found, Text};
 
 use crate::connect::{Credential, Endpoint};
-use found::Verdict;
+use found::{Untried, Verdict};
 use witness::{Heard, Witness};
 
 /// What a proof needs besides the plan.
@@ -36,6 +40,8 @@ pub struct Proving {
     pub extent: Extent,
     /// How many principals are connected at once; one at least.
     pub at_a_time: usize,
+    /// How long it may take in all, whatever the server does.
+    pub within: Duration,
 }
 
 /// What a proof came to.
@@ -56,8 +62,8 @@ pub struct Tried {
     pub refused: usize,
     /// Replies that must have no effect.
     pub injections: usize,
-    /// Acts that were not tried: since the connection ended before, and then a difference says why; or subscriptions to
-    /// what is delivered of a module, which has no inbox. Those of its instances are tried.
+    /// Acts that were not tried: since the connection ended before, and then a difference says why; or of a module, which
+    /// has no inbox, subscriptions that might take what is delivered, and replies. Those of its instances are tried.
     pub untried: usize,
 }
 
@@ -115,10 +121,24 @@ pub enum ProveError {
     /// Somebody the plan does not know.
     #[error("{0} is not in the plan, so there is nothing to hold the server to")]
     NoGrant(Principal),
+    /// It took longer than it may.
+    #[error(
+        "the proof was not through within {} s: of {done} of {asked} principals everything was tried; ask of fewer at once",
+        within.as_secs_f32()
+    )]
+    Late {
+        /// Of how many principals everything was tried.
+        done: usize,
+        /// Of how many it was to be.
+        asked: usize,
+        /// How long it had.
+        within: Duration,
+    },
 }
 
-/// Proves the plan of the controller and of everybody there is a key for. The keys must be known to the server, as
-/// further users of those principals (`mesh_derive::proof::with_probers`); who writes them there is another's to see to.
+/// Proves the plan of everybody there is a key for, the controller as anybody else. The keys must be known to the server,
+/// as further users of those principals (`mesh_derive::proof::with_probers`); who writes them there is another's to see
+/// to.
 ///
 /// Dropped before its end, it closes its connections and leaves nothing behind.
 pub async fn prove(
@@ -126,22 +146,36 @@ pub async fn prove(
     plan: &Plan,
     keys: &BTreeMap<Principal, Credential>,
 ) -> Result<Proof, ProveError> {
-    let mut each = Vec::new();
-    let mut everybody = keys.clone();
-    everybody.insert(Principal::Controller, proving.controller.clone());
-    for (principal, key) in everybody {
-        if !plan.grants.contains_key(&principal) {
-            return Err(ProveError::NoGrant(principal));
-        }
-        each.push((principal, key));
+    for principal in keys.keys() {
+        granted(plan, principal)?;
     }
+    let done = AtomicUsize::new(0);
+    let through = timeout(proving.within, prove_each(proving, plan, keys, &done)).await;
+    through.unwrap_or_else(|_| {
+        Err(ProveError::Late {
+            done: done.load(Ordering::Relaxed),
+            asked: keys.len(),
+            within: proving.within,
+        })
+    })
+}
+
+async fn prove_each(
+    proving: &Proving,
+    plan: &Plan,
+    keys: &BTreeMap<Principal, Credential>,
+    done: &AtomicUsize,
+) -> Result<Proof, ProveError> {
     let mut witness = Witness::open(proving).await?;
     let nonce = witness.nonce().to_owned();
-    let judged = each.into_iter().enumerate().map(|(at, (principal, key))| {
+    // Owned: of what is borrowed in a stream the compiler cannot tell that it may go to another thread.
+    let keys = keys.clone().into_iter().enumerate();
+    let judged = keys.map(|(at, (principal, key))| {
         let mark = format!("{nonce}-{at}");
         async move {
             let asked = probes(plan, &principal, &proving.facts, proving.extent);
             let verdicts = prober::attempt(proving, plan, (&principal, &key), &asked, &mark).await;
+            done.fetch_add(1, Ordering::Relaxed);
             Judged::of(&principal, asked, verdicts)
         }
     });
@@ -163,7 +197,8 @@ pub async fn prove(
     Ok(proof)
 }
 
-/// Attempts one act, and says what the plan says of it.
+/// Attempts one act, and says what the plan says of it. One of which it cannot be ruled out that something comes is not
+/// tried, and what was found says so.
 pub async fn prove_one(
     proving: &Proving,
     plan: &Plan,
@@ -171,28 +206,54 @@ pub async fn prove_one(
     key: &Credential,
     act: &Act,
 ) -> Result<Outcome, ProveError> {
-    if !plan.grants.contains_key(principal) {
-        return Err(ProveError::NoGrant(principal.clone()));
-    }
-    let probe = Probe {
-        act: act.clone(),
-        expected: expected(plan, principal, act),
+    granted(plan, principal)?;
+    let found = timeout(proving.within, one(proving, plan, (principal, key), act)).await;
+    let late = |_| {
+        Err(ProveError::Late {
+            done: 0,
+            asked: 1,
+            within: proving.within,
+        })
     };
+    Ok(Outcome {
+        found: found.unwrap_or_else(late)?,
+        expected: expected(plan, principal, act),
+    })
+}
+
+async fn one(
+    proving: &Proving,
+    plan: &Plan,
+    (principal, key): (&Principal, &Credential),
+    act: &Act,
+) -> Result<Found, ProveError> {
+    let probe = |act: Act| Probe {
+        expected: expected(plan, principal, &act),
+        act,
+    };
+    let mut asked = vec![probe(act.clone())];
+    if let Act::Inject { subject, .. } = act {
+        // Its answer shows that the reply has been dealt with.
+        asked.push(probe(Act::Publish(subject.clone())));
+    }
     let mut witness = Witness::open(proving).await?;
     let mark = format!("{}-one", witness.nonce());
-    let asked = [probe];
     let verdicts = prober::attempt(proving, plan, (principal, key), &asked, &mark);
-    let mut verdicts = tokio::select! {
+    let verdicts = tokio::select! {
         verdicts = verdicts => verdicts,
         error = witness.listen() => return Err(ProveError::Watching(error)),
     };
     let heard = witness.close().await?;
-    let [probe] = asked;
-    let verdict = verdicts.pop().unwrap_or(Verdict::Untried);
-    Ok(Outcome {
-        found: heard.judge(verdict),
-        expected: probe.expected,
-    })
+    let verdict = verdicts.into_iter().next();
+    Ok(heard.judge(verdict.unwrap_or(Verdict::Untried(Untried::Ended))))
+}
+
+fn granted(plan: &Plan, principal: &Principal) -> Result<(), ProveError> {
+    if plan.grants.contains_key(principal) {
+        Ok(())
+    } else {
+        Err(ProveError::NoGrant(principal.clone()))
+    }
 }
 
 impl Proof {
@@ -214,7 +275,7 @@ impl Judged {
         let mut tried = Tried::default();
         for (probe, verdict) in asked.iter().zip(&verdicts) {
             match (verdict, &probe.expected) {
-                (Verdict::Untried, _) => tried.untried += 1,
+                (Verdict::Untried(_), _) => tried.untried += 1,
                 (_, Expected::Allowed(_)) => tried.allowed += 1,
                 (_, Expected::Refused) => tried.refused += 1,
                 (_, Expected::NoEffect) => tried.injections += 1,
@@ -225,7 +286,7 @@ impl Judged {
             Verdict::Found(found) => !found.is(&probe.expected),
             Verdict::Watched(_) => true,
             // If the connection ended, the act at which it did says why.
-            Verdict::Untried => false,
+            Verdict::Untried(_) => false,
         });
         Self {
             tried: (principal.clone(), tried),
@@ -246,3 +307,6 @@ impl Judged {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,12 +9,12 @@ use mesh_bus::ControllerBus;
 use mesh_derive::proof::{Extent, probed, with_probers};
 use mesh_derive::{Bounds, Plan, derive, subject};
 use mesh_model::{
-    InstanceRecord, InstanceRef, Labels, Manifest, NodeName, NodeRecord, Placement, Principal,
-    PublicKey, Records, Sealed, Selector, Timestamp, TokenRecord,
+    ConsumerRef, InstanceRecord, InstanceRef, Labels, Manifest, NodeName, NodeRecord, Placement,
+    Principal, PublicKey, Records, Sealed, Selector, StreamName, Timestamp, TokenRecord,
 };
 use mesh_nats::proof::{Proof, Proving, prove};
 use mesh_nats::{Credential, NatsController};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The server and everything on it.
 pub(crate) struct Stage {
@@ -49,6 +49,7 @@ impl Stage {
             facts: Server::facts(),
             extent: Extent::Whole,
             at_a_time: 8,
+            within: std::time::Duration::from_secs(90),
         };
         Ok(Some(Self {
             plan,
@@ -83,12 +84,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Everybody's further keys.
+    /// What somebody of the plan is proven with, the controller with its own key.
     pub(crate) fn keys_of(
         &self,
         of: impl Fn(&Principal) -> bool,
     ) -> BTreeMap<Principal, Credential> {
-        let those = probed(&self.plan).filter(|who| of(who));
+        let those = self.plan.grants.keys().filter(|who| of(who));
         let keys = those.map(|who| Ok((who.clone(), self.key(who)?)));
         keys.collect::<anyhow::Result<_>>().unwrap()
     }
@@ -142,6 +143,31 @@ impl Stage {
         Ok(())
     }
 
+    /// Pauses a consumer for longer than any test: what comes for it waits.
+    pub(crate) async fn pause(&self, consumer: &ConsumerRef) -> anyhow::Result<()> {
+        let (stream, name) = (consumer.stream(), consumer.name());
+        let until = json!({ "pause_until": "2100-01-01T00:00:00Z" });
+        let verb = format!("CONSUMER.PAUSE.{stream}.{name}");
+        let paused = self.tool.api(&verb, &until).await?;
+        let paused = paused.context("the consumer is there")?;
+        anyhow::ensure!(paused.get("paused") == Some(&json!(true)), "{paused}");
+        Ok(())
+    }
+
+    /// A stream nobody derived.
+    pub(crate) async fn stray(&self, name: &str, on: &str) -> anyhow::Result<()> {
+        let config = json!({ "name": name, "subjects": [on], "storage": "memory" });
+        self.tool
+            .api(&format!("STREAM.CREATE.{name}"), &config)
+            .await?;
+        Ok(())
+    }
+
+    /// How many messages a stream holds.
+    pub(crate) async fn stored(&self, stream: &str) -> anyhow::Result<u64> {
+        self.tool.stored(&StreamName::new(stream)?).await
+    }
+
     /// Where every stream and every consumer stands.
     pub(crate) async fn state(&self) -> anyhow::Result<Vec<String>> {
         let mut state = Vec::new();
@@ -153,6 +179,8 @@ impl Stage {
             let found = self.tool.consumer(consumer).await?.context("it is there")?;
             let at = |key: &str| found.get(key).map(Value::to_string);
             let stands = [
+                "config",
+                "paused",
                 "delivered",
                 "ack_floor",
                 "num_ack_pending",

@@ -8,6 +8,7 @@ use mesh_model::{
 
 use crate::plan::Plan;
 use crate::proof::allowed::{WORD, concrete, published};
+use crate::proof::harmless::{CONSUMER_VERBS, STREAM_VERBS};
 use crate::proof::manner::{NEVER_DELIVERED, acks};
 use crate::proof::others::{self, Namesakes};
 use crate::proof::{Act, Extent, near};
@@ -202,35 +203,6 @@ fn of_server(bus: &BusFacts, found: &mut Found) {
     found.publish(SERVER_SUBJECTS.map(|text| subject(text.to_owned())));
     found.subscribe(WIDE.map(|text| filter(text.to_owned())));
 }
-
-const STREAM_VERBS: [&str; 14] = [
-    "STREAM.CREATE",
-    "STREAM.UPDATE",
-    "STREAM.DELETE",
-    "STREAM.PURGE",
-    "STREAM.INFO",
-    "STREAM.MSG.GET",
-    "STREAM.MSG.DELETE",
-    "STREAM.SNAPSHOT",
-    "STREAM.RESTORE",
-    "STREAM.LEADER.STEPDOWN",
-    "CONSUMER.CREATE",
-    "CONSUMER.LIST",
-    "CONSUMER.NAMES",
-    "DIRECT.GET",
-];
-
-const CONSUMER_VERBS: [&str; 9] = [
-    "CONSUMER.CREATE",
-    "CONSUMER.DURABLE.CREATE",
-    "CONSUMER.DELETE",
-    "CONSUMER.INFO",
-    "CONSUMER.MSG.NEXT",
-    "CONSUMER.PAUSE",
-    "CONSUMER.RESET",
-    "CONSUMER.UNPIN",
-    "CONSUMER.LEADER.STEPDOWN",
-];
 
 const SERVER_SUBJECTS: [&str; 10] = [
     "$JS.API.INFO",

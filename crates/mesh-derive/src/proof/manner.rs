@@ -3,6 +3,7 @@
 use mesh_model::{BusFacts, ConsumerRef, StreamName, Subject};
 
 use crate::plan::Plan;
+use crate::proof::harmless::is_harmless;
 use crate::subject::heartbeats;
 
 /// How to publish on a subject in a proof.
@@ -13,22 +14,30 @@ pub enum Manner {
     Stored(StreamName),
     /// As `+WPI` of a message that was never delivered: the consumer, where there is one, answers and does nothing.
     Settling(Option<ConsumerRef>),
-    /// With a body that is no JSON, which every verb that changes anything refuses.
+    /// With a body that begins like JSON and is none: [`BROKEN_JSON`]. Where no JSON begins, a purge and a pause read
+    /// no body at all, and go on to purge everything and to resume.
     Api,
     /// With no body, which no controller reads.
     Heartbeat,
     /// With no body.
     Plain,
+    /// Not at all: what the server would do of it cannot be ruled out.
+    Never,
 }
+
+/// What every verb that is tried, and that changes anything, refuses to read.
+pub const BROKEN_JSON: &str = "{mesh-probe";
 
 /// How a message on a subject is published in a proof of this plan.
 pub fn manner(plan: &Plan, subject: &Subject) -> Manner {
-    let text = subject.as_str();
-    if text.starts_with("$JS.ACK.") {
-        return Manner::Settling(settled(plan, subject));
+    if !is_harmless(subject) {
+        return Manner::Never;
     }
-    if text.starts_with("$JS.API.") {
-        return Manner::Api;
+    let mut tokens = subject.tokens();
+    match (tokens.next(), tokens.next(), tokens.next()) {
+        (Some("$JS"), Some("ACK"), _) => return Manner::Settling(settled(plan, subject)),
+        (Some("$JS"), Some("API"), _) | (Some("$JS"), _, Some("API")) => return Manner::Api,
+        _ => {}
     }
     if heartbeats().matches(subject) {
         return Manner::Heartbeat;

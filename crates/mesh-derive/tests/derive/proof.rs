@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use mesh_derive::proof::{
-    Act, Evidence, Expected, Extent, InvalidProber, Manner, Probe, expected, manner, probed,
-    probes, with_probers,
+    Act, Evidence, Expected, Extent, InvalidProber, Manner, Probe, expected, manner, may_be_tried,
+    probed, probes, with_probers,
 };
 use mesh_derive::{Bounds, Plan, derive};
 use mesh_model::{Filter, Grant, Principal, QueueSubscription, Records};
@@ -193,6 +193,8 @@ fn nothing_that_would_last_is_asked_in_a_way_that_lasts() {
                 filters.any(|filter| filter.matches(subject))
             });
             let manner = manner(&plan, subject);
+            assert_ne!(manner, Manner::Never, "{subject}");
+            assert!(may_be_tried(&plan, &probe.act), "{subject}");
             let text = subject.as_str();
             assert_eq!(stored, matches!(manner, Manner::Stored(_)), "{text}");
             assert_eq!(text.starts_with("$JS.API."), manner == Manner::Api);
@@ -202,6 +204,33 @@ fn nothing_that_would_last_is_asked_in_a_way_that_lasts() {
             let hears = !matches!(principal, Principal::Module(_));
             assert!(!stored || !hears || probe.expected != answered, "{text}");
         }
+    }
+}
+
+/// D63
+#[test]
+fn what_the_server_might_do_something_of_may_not_be_tried() {
+    let plan = plan(&golden::records("names"));
+    let publish = |on: &str| Act::Publish(on.parse().unwrap());
+    let inject = |on: &str, reply: &str| Act::Inject {
+        subject: on.parse().unwrap(),
+        reply: reply.parse().unwrap(),
+    };
+    let on = "mesh.control.report.x";
+    for (act, tried) in [
+        (publish("$JS.API.STREAM.PURGE.NODES"), true),
+        (publish("$JS.API.STREAM.PEER.REMOVE.NODES"), false),
+        (publish("$JS.API.META.LEADER.STEPDOWN"), false),
+        (publish("$SYS.REQ.SERVER.ID.RELOAD"), false),
+        (inject(on, "$JS.API.STREAM.DELETE.MESH-PROBE"), true),
+        (inject(on, "$JS.API.META.LEADER.STEPDOWN"), false),
+        (inject(on, "mesh.deliver.node.x"), false),
+        (
+            inject("$JS.API.SERVER.REMOVE", "$JS.API.STREAM.DELETE.MESH-PROBE"),
+            false,
+        ),
+    ] {
+        assert_eq!(may_be_tried(&plan, &act), tried, "{act}");
     }
 }
 

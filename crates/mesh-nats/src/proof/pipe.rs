@@ -24,12 +24,14 @@ impl fmt::Debug for dyn Stream {
 pub(super) struct Address {
     host: String,
     port: u16,
+    /// Whether it is spoken with encrypted or not at all.
+    must_encrypt: bool,
 }
 
 impl Address {
     /// Reads `nats://host:port` or `tls://host:port`; the port is 4222 where none is named.
     pub(super) fn parse(url: &str) -> Result<Self, BusError> {
-        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
         let rest = rest.trim_end_matches('/');
         let (host, port) = match rest.rsplit_once(':') {
             // An address of IPv6 has colons of its own, and stands in brackets.
@@ -37,16 +39,36 @@ impl Address {
             _ => (rest, Some(4222)),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        match port {
-            Some(port) if !host.is_empty() => Ok(Self {
-                host: host.to_owned(),
-                port,
-            }),
+        let must_encrypt = match scheme {
+            "nats" => Some(false),
+            "tls" => Some(true),
+            _ => None,
+        };
+        match (must_encrypt, port) {
+            (Some(must_encrypt), Some(port)) if !host.is_empty() && !host.contains('@') => {
+                Ok(Self {
+                    host: host.to_owned(),
+                    port,
+                    must_encrypt,
+                })
+            }
             _ => Err(BusError::Refused {
-                what: url.to_owned(),
-                why: "it is no address: write nats://host:port".to_owned(),
+                what: mesh_model::one_line(url),
+                why: "it is no address: write nats://host:port or tls://host:port".to_owned(),
             }),
         }
+    }
+
+    /// An error where it must be encrypted, and nothing says how its server proves itself.
+    pub(super) fn check(&self, tls: Option<&rustls::ClientConfig>) -> Result<(), BusError> {
+        if self.must_encrypt && tls.is_none() {
+            return Err(BusError::Refused {
+                what: self.to_string(),
+                why: "its address begins with tls://, and nothing says which certificate to trust"
+                    .to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Connects.
@@ -101,8 +123,22 @@ mod tests {
             let address = Address::parse(url).unwrap();
             assert_eq!((address.host.as_str(), address.port), (host, port), "{url}");
         }
-        for url in ["", "nats://", "nats://a:x", "nats://:1"] {
+        for url in [
+            "",
+            "nats://",
+            "nats://a:x",
+            "nats://:1",
+            "ws://a:1",
+            "nats://u:p@a:1",
+        ] {
             assert!(Address::parse(url).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn what_is_to_be_encrypted_is_not_spoken_in_the_clear() {
+        let of = |url: &str| Address::parse(url).unwrap().check(None);
+        assert!(matches!(of("tls://a:1"), Err(BusError::Refused { .. })));
+        assert!(of("nats://a:1").is_ok());
     }
 }

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use mesh_bus::BusError;
 use mesh_derive::Plan;
-use mesh_derive::proof::{Act, Evidence, Expected, Manner, NO_STREAM, Probe, manner};
-use mesh_derive::subject::{inbox, inbox_prefix};
+use mesh_derive::proof::{
+    Act, BROKEN_JSON, Evidence, Expected, Manner, NO_STREAM, Probe, manner, may_be_tried,
+};
+use mesh_derive::subject::{delivered, inbox, inbox_prefix};
 use mesh_model::{ConsumerKind, Filter, Principal, Subject};
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Proving;
-use super::found::{Found, Verdict, Watched, is_answered};
-use super::wire::{Message, Said, Wire};
+use super::found::{Found, Text, Untried, Verdict, Watched, is_answered};
+use super::reading::Message;
+use super::wire::{Said, Wire};
 use crate::ack::WORKING;
 use crate::connect::Credential;
 use crate::denial::Denial;
@@ -51,10 +54,13 @@ pub(super) async fn attempt(
 fn not_connected(asked: &[Probe], error: &BusError) -> Vec<Verdict> {
     let found = match error {
         BusError::Refused { .. } => Found::Refused,
-        error => Found::Closed(error.to_string()),
+        error => Found::Closed(Text::of(&error.to_string())),
     };
     let first = asked.iter().take(1).map(|_| Verdict::Found(found.clone()));
-    let rest = asked.iter().skip(1).map(|_| Verdict::Untried);
+    let rest = asked
+        .iter()
+        .skip(1)
+        .map(|_| Verdict::Untried(Untried::Ended));
     first.chain(rest).collect()
 }
 
@@ -78,7 +84,7 @@ struct Prober<'a> {
 struct Seen {
     refusals: Vec<String>,
     answer: Option<Message>,
-    skipped: bool,
+    untried: Option<Untried>,
 }
 
 impl Prober<'_> {
@@ -104,9 +110,9 @@ impl Prober<'_> {
         if !self.has_inbox {
             return Ok(());
         }
-        wire.put(format_args!(
-            "SUB {inbox}.{mark}.> {HELD}\r\nSUB {inbox}.{OWN} {OWN_HELD}\r\nPING\r\n"
-        ));
+        wire.subscribe(&format!("{inbox}.{mark}.>"), None, HELD)?;
+        wire.subscribe(&format!("{inbox}.{OWN}"), None, OWN_HELD)?;
+        wire.ping();
         self.hears = true;
         loop {
             match wire.next().await? {
@@ -120,8 +126,8 @@ impl Prober<'_> {
     async fn window(&mut self, wire: &mut Wire, from: usize) -> Result<(), BusError> {
         let to = self.asked.len().min(from + WINDOW);
         for at in from..to {
-            self.put(wire, at);
-            wire.put(format_args!("PING\r\n"));
+            self.put(wire, at)?;
+            wire.ping();
         }
         while self.done < to {
             let said = wire.next().await?;
@@ -130,70 +136,84 @@ impl Prober<'_> {
         Ok(())
     }
 
-    fn put(&mut self, wire: &mut Wire, at: usize) {
+    fn put(&mut self, wire: &mut Wire, at: usize) -> Result<(), BusError> {
         let asked = self.asked;
         let Some(probe) = asked.get(at) else {
-            return;
+            return Ok(());
         };
+        if let Some(why) = self.declines(probe) {
+            if let Some(seen) = self.seen.get_mut(at) {
+                seen.untried = Some(why);
+            }
+            return Ok(());
+        }
         match &probe.act {
-            Act::Connect => {}
+            Act::Connect => Ok(()),
             Act::Subscribe { filter, queue } => {
-                let queue = queue.as_deref().map(|queue| format!("{queue} "));
-                let queue = queue.unwrap_or_default();
+                let (filter, queue) = (filter.as_str(), queue.as_deref());
                 if self.hears {
                     // A server looks whether it is allowed, and then that there is one of this number already: nothing
                     // is subscribed. A subscription of its own, however short, would take what waits to be delivered.
-                    wire.put(format_args!("SUB {filter} {queue}{HELD}\r\n"));
-                } else if probe.expected != Expected::Refused && self.is_delivered(filter) {
-                    self.skip(at);
-                } else {
-                    let sid = FIRST + at;
-                    wire.put(format_args!("SUB {filter} {queue}{sid}\r\nUNSUB {sid}\r\n"));
+                    return wire.subscribe(filter, queue, HELD);
                 }
+                wire.subscribe(filter, queue, FIRST + at)?;
+                wire.unsubscribe(FIRST + at)
             }
             Act::Publish(subject) => {
                 let reply = self
                     .hears
                     .then(|| format!("{}.{}.{at}", self.inbox, self.mark));
-                self.publish(wire, subject, reply.as_deref(), at);
+                self.publish(wire, subject, reply.as_deref(), at)
             }
             Act::Inject { subject, reply } => {
-                self.publish(
-                    wire,
-                    subject,
-                    Some(&format!("{reply}-{}", self.mark_of(at))),
-                    at,
-                );
+                let reply = format!("{reply}-{}", self.mark_of(at));
+                self.publish(wire, subject, Some(&reply), at)
             }
         }
     }
 
-    fn publish(&self, wire: &mut Wire, subject: &Subject, reply: Option<&str>, at: usize) {
+    /// Why an act is not to be tried, where it is not: by itself, or without an inbox that hears.
+    fn declines(&self, probe: &Probe) -> Option<Untried> {
+        if !may_be_tried(self.plan, &probe.act) {
+            return Some(Untried::Unforeseen);
+        }
+        match (&probe.act, &probe.expected) {
+            _ if self.hears => None,
+            (Act::Subscribe { filter, .. }, _) if self.may_take(filter) => Some(Untried::Delivered),
+            (Act::Inject { .. }, Expected::NoEffect) => Some(Untried::Unanswered),
+            _ => None,
+        }
+    }
+
+    fn publish(
+        &self,
+        wire: &mut Wire,
+        subject: &Subject,
+        reply: Option<&str>,
+        at: usize,
+    ) -> Result<(), BusError> {
         let mark = self.mark_of(at);
-        let marked = (MARK, mark.as_str());
+        let of_none = (EXPECTED_STREAM, NO_STREAM);
         let on = subject.as_str();
         match manner(self.plan, subject) {
-            Manner::Stored(_) => {
-                wire.publish(on, reply, &[(EXPECTED_STREAM, NO_STREAM), marked], "");
+            Manner::Never => Ok(()),
+            Manner::Settling(_) => wire.publish(on, reply, &[], WORKING),
+            Manner::Api => wire.publish(on, reply, &[], BROKEN_JSON.as_bytes()),
+            // A stream that is nobody's, too, would store it.
+            Manner::Stored(_) | Manner::Heartbeat | Manner::Plain => {
+                wire.publish(on, reply, &[of_none, (MARK, &mark)], b"")
             }
-            Manner::Settling(_) => wire.publish(on, reply, &[], &String::from_utf8_lossy(WORKING)),
-            Manner::Api => wire.publish(on, reply, &[], NO_JSON),
-            Manner::Heartbeat | Manner::Plain => wire.publish(on, reply, &[marked], ""),
         }
     }
 
-    /// Whether a consumer of the plan delivers there.
-    fn is_delivered(&self, filter: &Filter) -> bool {
-        self.plan.consumers.values().any(|spec| match &spec.kind {
+    /// Whether a subscription, if the server wrongly allowed it, could take what a consumer delivers.
+    fn may_take(&self, filter: &Filter) -> bool {
+        let of_plan = |kind: &ConsumerKind| match kind {
             ConsumerKind::Push { deliver, .. } => filter.matches(deliver),
             ConsumerKind::Pull => false,
-        })
-    }
-
-    fn skip(&mut self, at: usize) {
-        if let Some(seen) = self.seen.get_mut(at) {
-            seen.skipped = true;
-        }
+        };
+        let mut consumers = self.plan.consumers.values();
+        filter.overlaps(&delivered()) || consumers.any(|spec| of_plan(&spec.kind))
     }
 
     fn mark_of(&self, at: usize) -> String {
@@ -204,7 +224,9 @@ impl Prober<'_> {
         match said {
             Said::Pong => self.done += 1,
             Said::Refusal(text) => {
-                if let Some(seen) = self.seen.get_mut(self.done) {
+                if let Some(seen) = self.seen.get_mut(self.done)
+                    && seen.refusals.len() < REFUSALS
+                {
                     seen.refusals.push(text);
                 }
             }
@@ -238,6 +260,7 @@ impl Prober<'_> {
             && each.any(|(probe, seen)| {
                 matches!(&probe.expected, Expected::Allowed(by) if is_answered(by))
                     && seen.answer.is_none()
+                    && seen.untried.is_none()
                     && seen.refusals.is_empty()
             })
     }
@@ -248,19 +271,41 @@ impl Prober<'_> {
         let cut = ended.map(|why| (self.done.min(self.asked.len().saturating_sub(1)), why));
         let each = self.asked.iter().zip(&self.seen).enumerate();
         each.map(|(at, (probe, seen))| match &cut {
-            Some((end, why)) if at == *end => Verdict::Found(Found::Closed(why.to_string())),
-            Some((end, _)) if at > *end => Verdict::Untried,
+            Some((end, why)) if at == *end => {
+                Verdict::Found(Found::Closed(Text::of(&why.to_string())))
+            }
+            Some((end, _)) if at > *end => Verdict::Untried(Untried::Ended),
             _ => self.verdict(at, probe, seen),
         })
         .collect()
     }
 
+    /// Whether a reply has had its effect if it has any: what would send it has answered a later message on the same
+    /// subject, or nothing answers there, and then the server does at once what it does.
+    fn is_dealt_with(&self, at: usize, act: &Act) -> bool {
+        let Act::Inject { subject, .. } = act else {
+            return true;
+        };
+        let later = self.asked.iter().zip(&self.seen).skip(at);
+        let mut same = later.filter(|(probe, _)| match &probe.act {
+            Act::Publish(on) => on == subject,
+            _ => false,
+        });
+        same.any(|(probe, seen)| match &probe.expected {
+            Expected::Allowed(by) => !is_answered(by) || seen.answer.is_some(),
+            Expected::Refused | Expected::NoEffect => false,
+        })
+    }
+
     fn verdict(&self, at: usize, probe: &Probe, seen: &Seen) -> Verdict {
-        if seen.skipped {
-            return Verdict::Untried;
+        if let Some(why) = seen.untried {
+            return Verdict::Untried(why);
         }
         let mark = || self.mark_of(at);
         Verdict::Found(match (seen.refusals.as_slice(), &probe.expected) {
+            ([], Expected::NoEffect) if !self.is_dealt_with(at, &probe.act) => {
+                return Verdict::Untried(Untried::Unanswered);
+            }
             ([], Expected::NoEffect) => return Verdict::Watched(Watched::Api(mark())),
             ([], Expected::Allowed(Evidence::HeardInMesh)) => {
                 return Verdict::Watched(Watched::Heartbeat(mark()));
@@ -270,7 +315,7 @@ impl Prober<'_> {
             }
             ([], Expected::Allowed(_) | Expected::Refused) => Found::Allowed,
             ([refusal], _) if names(refusal, &probe.act) => Found::Refused,
-            (refusals, _) => Found::Otherwise(refusals.join("; ")),
+            (refusals, _) => Found::Otherwise(Text::of(&refusals.join("; "))),
         })
     }
 }
@@ -296,13 +341,13 @@ fn answer(by: &Evidence, message: Option<&Message>) -> Found {
         .status()
         .is_some_and(|status| status.starts_with("503"))
     {
-        return Found::Otherwise("503, nobody takes it".to_owned());
+        return Found::Otherwise(Text::of("503, nobody takes it"));
     }
     let body: Value = serde_json::from_slice(&message.body).unwrap_or_default();
     let is = match by {
         Evidence::Stream(stream) => {
             if body.get("error").is_none() && body.get("seq").is_some() {
-                return Found::Effect(format!("it was stored: {body}"));
+                return Found::Effect(Text::of(&format!("it was stored: {body}")));
             }
             let code = body.pointer("/error/err_code").and_then(Value::as_u64);
             code == Some(ANOTHER_STREAM)
@@ -315,7 +360,7 @@ fn answer(by: &Evidence, message: Option<&Message>) -> Found {
     if is {
         Found::Allowed
     } else {
-        Found::Otherwise(String::from_utf8_lossy(&message.body).into_owned())
+        Found::Otherwise(Text::of(&String::from_utf8_lossy(&message.body)))
     }
 }
 
@@ -330,8 +375,6 @@ async fn timed<T>(work: impl Future<Output = Result<T, BusError>>) -> Result<T, 
 const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
 /// The header by which a probe is told from everything else.
 pub(super) const MARK: &str = "Mesh-Probe";
-/// Taken by no verb that changes anything.
-const NO_JSON: &str = "mesh-probe";
 /// The place in its own inbox where a principal hears itself: what `mesh_derive::proof` names so.
 const OWN: &str = "mesh-probe";
 /// "expected stream does not match"
@@ -342,5 +385,7 @@ const OWN_HELD: usize = 2;
 const FIRST: usize = 3;
 /// How many attempts are under way at once.
 const WINDOW: usize = 64;
+/// Refusals of one act that are kept.
+const REFUSALS: usize = 4;
 const READ_WITHIN: Duration = Duration::from_secs(20);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);

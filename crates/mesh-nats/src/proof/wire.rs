@@ -4,27 +4,34 @@
 use std::fmt;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use mesh_bus::BusError;
+use mesh_model::one_line;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::identity::proof_of;
 use super::pipe::{Address, Stream};
+use super::reading::{Heard, LINE, Message, Reading};
 use crate::connect::{Credential, Endpoint};
 use crate::reloading::unless_reloading;
 
 /// One connection. What it does not get through with is dropped with it.
-#[derive(Debug)]
 pub(super) struct Wire {
     stream: Box<dyn Stream>,
-    read: BytesMut,
-    /// Still to be written.
+    read: Reading,
+    /// Still to be written; the answer to the challenge among it.
     out: BytesMut,
     challenge: String,
     /// What the server refused last: where it then hangs up, that is why.
     refused: Option<String>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").finish_non_exhaustive()
+    }
 }
 
 /// What a server says.
@@ -36,19 +43,6 @@ pub(super) enum Said {
     Refusal(String),
     /// It has read everything before the `PING`.
     Pong,
-}
-
-/// One message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
-    /// Where it was published.
-    pub(super) subject: String,
-    /// Where an answer is to go.
-    pub(super) reply: Option<String>,
-    /// The headers as they are, the line of the status first.
-    pub(super) headers: Bytes,
-    /// The body.
-    pub(super) body: Bytes,
 }
 
 impl Message {
@@ -95,6 +89,7 @@ impl Wire {
         credential: &Credential,
     ) -> Result<Self, BusError> {
         let address = Address::parse(url)?;
+        address.check(endpoint.tls.as_ref())?;
         let mut stream = address.dial().await?;
         let info = greeting(&mut stream).await?;
         let stream: Box<dyn Stream> = match &endpoint.tls {
@@ -102,10 +97,10 @@ impl Wire {
             None => Box::new(stream),
         };
         let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default();
-        let challenge = text("nonce").to_owned();
+        let challenge = challenge(text("nonce"))?;
         let mut wire = Self {
             stream,
-            read: BytesMut::new(),
+            read: Reading::default(),
             out: BytesMut::new(),
             refused: None,
             challenge,
@@ -118,14 +113,17 @@ impl Wire {
         if let Some(members) = connect.as_object_mut() {
             members.extend(proof_of(credential, &wire.challenge)?);
         }
-        wire.put(format_args!("CONNECT {connect}\r\nPING\r\n"));
+        // JSON has no control character in it: what would end the line is escaped.
+        wire.out
+            .extend_from_slice(format!("CONNECT {connect}\r\n").as_bytes());
+        wire.ping();
         loop {
             match wire.next().await? {
                 Said::Pong => return Ok(wire),
                 Said::Refusal(why) => {
                     return Err(BusError::Refused {
                         what: "the connection".to_owned(),
-                        why,
+                        why: one_line(&why),
                     });
                 }
                 Said::Message(_) => {}
@@ -138,9 +136,28 @@ impl Wire {
         &self.challenge
     }
 
-    /// Adds to what is written next.
-    pub(super) fn put(&mut self, text: fmt::Arguments<'_>) {
-        self.out.extend_from_slice(text.to_string().as_bytes());
+    /// Asks the server to say when it has read everything before this.
+    pub(super) fn ping(&mut self) {
+        self.out.extend_from_slice(b"PING\r\n");
+    }
+
+    /// Adds a subscription under a number.
+    pub(super) fn subscribe(
+        &mut self,
+        filter: &str,
+        group: Option<&str>,
+        number: usize,
+    ) -> Result<(), BusError> {
+        let number = number.to_string();
+        let mut words = vec!["SUB", filter];
+        words.extend(group);
+        words.push(&number);
+        self.say(&words, b"")
+    }
+
+    /// Takes one back.
+    pub(super) fn unsubscribe(&mut self, number: usize) -> Result<(), BusError> {
+        self.say(&["UNSUB", &number.to_string()], b"")
     }
 
     /// Adds a message.
@@ -149,40 +166,53 @@ impl Wire {
         subject: &str,
         reply: Option<&str>,
         headers: &[(&str, &str)],
-        body: &str,
-    ) {
-        let reply = reply.map(|reply| format!("{reply} ")).unwrap_or_default();
-        let size = body.len();
-        if headers.is_empty() {
-            self.put(format_args!("PUB {subject} {reply}{size}\r\n{body}\r\n"));
-            return;
+        body: &[u8],
+    ) -> Result<(), BusError> {
+        let mut head = String::new();
+        if !headers.is_empty() {
+            head.push_str(VERSION);
+            for (name, value) in headers {
+                fenced(name)?;
+                fenced(value)?;
+                head.push_str(&format!("\r\n{name}: {value}"));
+            }
+            head.push_str("\r\n\r\n");
         }
-        let lines = headers.iter();
-        let lines: Vec<String> = lines
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
-        let head = format!("{VERSION}\r\n{}\r\n", lines.concat());
-        let (head_size, size) = (head.len(), head.len() + size);
-        self.put(format_args!(
-            "HPUB {subject} {reply}{head_size} {size}\r\n{head}{body}\r\n"
-        ));
+        let sizes = [head.len(), head.len() + body.len()].map(|size| size.to_string());
+        let [head_size, size] = &sizes;
+        let mut words = vec![if headers.is_empty() { "PUB" } else { "HPUB" }, subject];
+        words.extend(reply);
+        words.extend((!headers.is_empty()).then_some(head_size.as_str()));
+        words.push(size);
+        self.say(&words, &[head.as_bytes(), body, b"\r\n"].concat())
+    }
+
+    /// Adds a line of words, and what follows it. Whatever would be more than one word is refused here, whoever made it.
+    fn say(&mut self, words: &[&str], rest: &[u8]) -> Result<(), BusError> {
+        for word in words {
+            fenced(word)?;
+        }
+        self.out.extend_from_slice(words.join(" ").as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+        self.out.extend_from_slice(rest);
+        Ok(())
     }
 
     /// Writes what there is to write, and waits for what the server says next. Dropped, it goes on where it was.
     pub(super) async fn next(&mut self) -> Result<Said, BusError> {
         loop {
             self.flush().await?;
-            match self.parse()? {
-                Parsed::Said(said) => {
-                    if let Said::Refusal(why) = &said {
-                        self.refused = Some(why.clone());
-                    }
-                    return Ok(said);
+            let heard = self.read.take();
+            match heard.map_err(|error| self.ended(&error.to_string()))? {
+                Some(Heard::Message(message)) => return Ok(Said::Message(message)),
+                Some(Heard::Refusal(why)) => {
+                    self.refused = Some(why.clone());
+                    return Ok(Said::Refusal(why));
                 }
-                Parsed::Ping => self.put(format_args!("PONG\r\n")),
-                Parsed::PassedOver => {}
-                Parsed::Incomplete => {
-                    let read = self.stream.read_buf(&mut self.read).await;
+                Some(Heard::Pong) => return Ok(Said::Pong),
+                Some(Heard::Ping) => self.out.extend_from_slice(b"PONG\r\n"),
+                None => {
+                    let read = self.stream.read_buf(self.read.more()).await;
                     if read.map_err(|error| self.away(&error))? == 0 {
                         return Err(self.ended("the server hung up"));
                     }
@@ -207,75 +237,44 @@ impl Wire {
 
     fn ended(&self, why: &str) -> BusError {
         let refused = self.refused.as_deref();
-        BusError::Away(
-            refused.map_or_else(|| why.to_owned(), |last| format!("{why} after: {last}")),
-        )
-    }
-
-    fn parse(&mut self) -> Result<Parsed, BusError> {
-        let Some(end) = self.read.windows(2).position(|pair| pair == b"\r\n") else {
-            return Ok(Parsed::Incomplete);
-        };
-        let line = String::from_utf8_lossy(self.read.get(..end).unwrap_or_default()).into_owned();
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (head, size) = match words.as_slice() {
-            ["MSG", .., size] => ("0", *size),
-            ["HMSG", .., head, size] => (*head, *size),
-            _ => {
-                self.read.advance(end + 2);
-                return Ok(Parsed::of(&line));
-            }
-        };
-        let (Ok(head), Ok(size)) = (head.parse::<usize>(), size.parse::<usize>()) else {
-            return Err(self.ended(&format!("the server says {line:?}")));
-        };
-        if self.read.len() < end + 2 + size + 2 {
-            return Ok(Parsed::Incomplete);
-        }
-        self.read.advance(end + 2);
-        let mut all = self.read.split_to(size).freeze();
-        self.read.advance(2);
-        let headers = all.split_to(head.min(size));
-        // Verb, subject, number of the subscription, a reply where there is one, and one or two sizes.
-        let sizes = if words.first() == Some(&"HMSG") { 2 } else { 1 };
-        let has_reply = words.len() == 4 + sizes;
-        Ok(Parsed::Said(Said::Message(Message {
-            subject: (*words.get(1).unwrap_or(&"")).to_owned(),
-            reply: words
-                .get(3)
-                .filter(|_| has_reply)
-                .map(|it| (*it).to_owned()),
-            headers,
-            body: all,
-        })))
+        BusError::Away(refused.map_or_else(
+            || one_line(why),
+            |last| one_line(&format!("{why} after: {last}")),
+        ))
     }
 }
 
-enum Parsed {
-    Said(Said),
-    Ping,
-    PassedOver,
-    Incomplete,
+/// One word, as it may stand in a line of the protocol or of a header.
+fn fenced(word: &str) -> Result<(), BusError> {
+    let ends = |character: char| character.is_whitespace() || character.is_control();
+    if word.is_empty() || word.contains(ends) {
+        return Err(BusError::Refused {
+            what: format!("{:?}", one_line(word)),
+            why: "it is not one word, and would be something else to the server".to_owned(),
+        });
+    }
+    Ok(())
 }
 
-impl Parsed {
-    fn of(line: &str) -> Self {
-        match line
-            .split_once(' ')
-            .map_or((line, ""), |(verb, rest)| (verb, rest))
-        {
-            ("PONG", _) => Self::Said(Said::Pong),
-            ("PING", _) => Self::Ping,
-            ("-ERR", why) => Self::Said(Said::Refusal(why.trim().trim_matches('\'').to_owned())),
-            _ => Self::PassedOver,
-        }
+/// What a server asks to have signed, if it is what servers ask: it becomes a part of subjects.
+fn challenge(text: &str) -> Result<String, BusError> {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if text.is_empty() || text.len() > CHALLENGE || !text.as_bytes().iter().all(is_letter) {
+        return Err(BusError::Refused {
+            what: "the connection".to_owned(),
+            why: format!(
+                "the server asks for {:?} to be signed, which is no challenge",
+                one_line(text)
+            ),
+        });
     }
+    Ok(text.to_owned())
 }
 
 /// The line a server begins with, byte by byte: what follows it may be encrypted already.
 async fn greeting(stream: &mut tokio::net::TcpStream) -> Result<Value, BusError> {
     let mut line = Vec::new();
-    while !line.ends_with(b"\n") && line.len() < GREETING {
+    while !line.ends_with(b"\n") && line.len() < LINE {
         match stream.read_u8().await {
             Ok(byte) => line.push(byte),
             Err(error) => return Err(BusError::Away(error.to_string())),
@@ -287,12 +286,15 @@ async fn greeting(stream: &mut tokio::net::TcpStream) -> Result<Value, BusError>
         Some(Ok(info)) => Ok(info),
         _ => Err(BusError::Away(format!(
             "it is no NATS server: it says {:?}",
-            mesh_model::one_line(&text)
+            one_line(&text)
         ))),
     }
 }
 
 const VERSION: &str = "NATS/1.0";
-/// More than any server's first line.
-const GREETING: usize = 64 << 10;
+/// More than any challenge: a server's has 15 letters.
+const CHALLENGE: usize = 128;
 const OPENED_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use mesh_bus::BusError;
 use mesh_derive::proof::NO_STREAM;
 use mesh_derive::subject;
-use mesh_model::Principal;
+use mesh_model::{Principal, one_line};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::found::{Found, Verdict, Watched};
+use super::found::{Found, Text, Verdict, Watched};
 use super::prober::MARK;
-use super::wire::{Message, Said, Wire};
+use super::reading::Message;
+use super::wire::{Said, Wire};
 use super::{ProveError, Proving};
 
 /// A connection that listens.
@@ -32,11 +33,11 @@ impl Heard {
     pub(super) fn judge(&self, verdict: Verdict) -> Found {
         match verdict {
             Verdict::Found(found) => found,
-            Verdict::Untried => Found::Closed(UNTRIED.to_owned()),
+            Verdict::Untried(why) => Found::Closed(Text::of(&why.to_string())),
             Verdict::Watched(watched) => match (&watched, self.0.contains(&watched)) {
                 (Watched::Heartbeat(_), true) => Found::Allowed,
                 (Watched::Heartbeat(_), false) => Found::Unheard,
-                (Watched::Api(_), true) => Found::Effect("the reply reached the API".to_owned()),
+                (Watched::Api(_), true) => Found::Effect(Text::of("the reply reached the API")),
                 (Watched::Api(_), false) => Found::NoEffect,
             },
         }
@@ -51,9 +52,10 @@ impl Witness {
         // Its challenge is random, and in letters that a name may have.
         let nonce = wire.challenge().to_owned();
         let heartbeats = subject::heartbeats();
-        wire.put(format_args!(
-            "SUB {heartbeats} 1\r\nSUB {ADVISORIES} 2\r\nPING\r\n"
-        ));
+        wire.subscribe(heartbeats.as_str(), None, 1)
+            .and_then(|()| wire.subscribe(ADVISORIES, None, 2))
+            .map_err(ProveError::Watching)?;
+        wire.ping();
         let mut witness = Self {
             wire,
             nonce,
@@ -82,21 +84,34 @@ impl Witness {
         }
     }
 
-    /// Asks the API itself, as whoever injected would have had it asked, until it has heard of that: what was asked
-    /// before has been heard by then, and silence says something.
+    /// Asks the API itself, as whoever injected would have had it asked, until all of that has been heard of.
+    ///
+    /// What silence about the others rests on: each reply that is judged by it has been dealt with before this is called,
+    /// since the same stream or consumer has answered a later message in an inbox, and they answer in order. A server that
+    /// serves alone has by then made the call, and says of calls in their order, so that one control would do. In a
+    /// cluster calls go to another server, and wait there in one line for up to 16 workers: when as many controls as
+    /// those have been heard of, each that was before them has been begun; and it is assumed that none takes longer than
+    /// a second round of as many, made when the first was heard.
     pub(super) async fn close(mut self) -> Result<Heard, ProveError> {
-        for at in 0..CONTROLS {
-            let mark = format!("{}-control-{at}", self.nonce);
-            let call = format!("$JS.API.STREAM.DELETE.{NO_STREAM}-{mark}");
-            let inbox = subject::inbox_prefix(&Principal::Controller);
-            let reply = format!("{inbox}.{}", self.nonce);
-            self.wire.publish(&call, Some(&reply), &[], "");
-            let announced = Watched::Api(mark);
-            let heard = timeout(HEARD_WITHIN, self.until_heard(&announced)).await;
-            match heard {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(ProveError::Watching(error)),
-                Err(_late) => return Err(ProveError::Unannounced(call)),
+        let inbox = subject::inbox_prefix(&Principal::Controller);
+        let reply = format!("{inbox}.{}", self.nonce);
+        for round in 0..ROUNDS {
+            let marks: Vec<String> = (0..WORKERS)
+                .map(|at| format!("{}-control-{round}-{at}", self.nonce))
+                .collect();
+            for mark in &marks {
+                let call = control(mark);
+                let asked = self.wire.publish(&call, Some(&reply), &[], b"");
+                asked.map_err(ProveError::Watching)?;
+            }
+            for mark in marks {
+                let call = control(&mark);
+                let announced = Watched::Api(mark);
+                match timeout(HEARD_WITHIN, self.until_heard(&announced)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return Err(ProveError::Watching(error)),
+                    Err(_late) => return Err(ProveError::Unannounced(call)),
+                }
             }
         }
         Ok(self.heard)
@@ -118,7 +133,7 @@ impl Witness {
                 Said::Refusal(why) => {
                     return Err(BusError::Refused {
                         what: "watching".to_owned(),
-                        why,
+                        why: one_line(&why),
                     });
                 }
                 Said::Message(message) => self.hear(&message),
@@ -153,11 +168,13 @@ impl Advisory {
     }
 }
 
-/// Of an act that is not tried, and why when its connection did not end.
-const UNTRIED: &str = "it is not tried, since a subscription without an inbox beside it would take what waits to be delivered; try it \
-                       as one of the module's instances";
+fn control(mark: &str) -> String {
+    format!("$JS.API.STREAM.DELETE.{NO_STREAM}-{mark}")
+}
+
 /// Where the server says what was asked of its API.
 const ADVISORIES: &str = "$JS.EVENT.ADVISORY.API";
-/// Calls wait their turn in more than one line; one in each has passed everything before it.
-const CONTROLS: usize = 4;
+/// As many calls as a server of a cluster deals with at once.
+const WORKERS: usize = 16;
+const ROUNDS: usize = 2;
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
