@@ -241,18 +241,19 @@ impl Memory {
     }
 }
 
-async fn write(management: &Management, document: &Document) -> Result<(), BusError> {
-    if document.is_empty() {
-        return Ok(());
+/// Has the broker take in definitions: what is there already is as they say from then on.
+pub(crate) async fn write(management: &Management, document: &Document) -> Result<(), BusError> {
+    for batch in document.batches() {
+        let written = management
+            .post("/api/definitions", &batch.to_value())
+            .await?;
+        written.ok_or_else(|| BusError::Refused {
+            what: "the broker's definitions".to_owned(),
+            why: "its management takes none; the account that provisions is an administrator"
+                .to_owned(),
+        })?;
     }
-    let written = management
-        .post("/api/definitions", &document.to_value())
-        .await?;
-    written.map(drop).ok_or_else(|| BusError::Refused {
-        what: "the broker's definitions".to_owned(),
-        why: "its management takes none; the account that provisions is an administrator"
-            .to_owned(),
-    })
+    Ok(())
 }
 
 /// The management makes and unmakes some things as the account that asks, with what that account may.
@@ -277,4 +278,52 @@ fn unchangeable(
         wanted: wanted.get(&field).cloned().unwrap_or_default().to_string(),
         field,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(queues: &[&str]) -> Document {
+        let mut document = Document::default();
+        for name in queues {
+            document.add(Part::Queues, json!({ "name": name, "durable": true }));
+        }
+        document
+    }
+
+    #[test]
+    fn what_is_gone_is_a_disturbance_and_a_nodes_queue_the_worst_of_it() {
+        let memory = Memory {
+            wanted: document(&["ctl.report", "node.a"]),
+            ..Memory::default()
+        };
+        for (found, disturbed) in [
+            (&["ctl.report", "node.a", "somebody's"][..], None),
+            (&["node.a"][..], Some(Disturbance::Definitions)),
+            (&["ctl.report"][..], Some(Disturbance::Declarations)),
+            (&[][..], Some(Disturbance::Declarations)),
+        ] {
+            assert_eq!(memory.disturbed(&document(found)), disturbed, "{found:?}");
+        }
+        let mut changed = document(&["node.a"]);
+        changed.add(
+            Part::Queues,
+            json!({ "name": "ctl.report", "durable": false }),
+        );
+        assert_eq!(memory.disturbed(&changed), Some(Disturbance::Definitions));
+    }
+
+    #[test]
+    fn a_queue_that_differs_is_named_with_what_to_do() {
+        let [wanted, found] =
+            [true, false].map(|durable| json!({ "name": "node.a", "durable": durable }));
+        let error = unchangeable(Part::Queues, &vec!["node.a".to_owned()], &wanted, &found);
+        let said = error.unwrap().to_string();
+        assert!(
+            said.starts_with("queue node.a differs in durable, which cannot be changed in place (false instead of true)"),
+            "{said}"
+        );
+        assert!(said.contains("delete the queue node.a"), "{said}");
+    }
 }

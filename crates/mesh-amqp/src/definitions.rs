@@ -16,8 +16,8 @@ pub(crate) enum Part {
     Policies,
     Bindings,
     Users,
-    Permissions,
     TopicPermissions,
+    Permissions,
 }
 
 /// Definitions of each kind, by what tells one from another.
@@ -44,8 +44,8 @@ impl Part {
         Self::Policies,
         Self::Bindings,
         Self::Users,
-        Self::Permissions,
         Self::TopicPermissions,
+        Self::Permissions,
     ];
 
     const fn name(self) -> &'static str {
@@ -190,10 +190,6 @@ impl Document {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.values().all(BTreeMap::is_empty)
-    }
-
     /// What `found` lacks of this, or has otherwise.
     pub(crate) fn beyond<'a>(
         &'a self,
@@ -206,6 +202,26 @@ impl Document {
             });
             lacking.map(|(identity, definition)| (*part, identity, definition))
         })
+    }
+
+    /// The same in parts, each of which a broker takes in within seconds. What others need comes before them, and who may
+    /// reach an exchange at all last: until it is said which keys somebody may write there, a broker lets every key pass.
+    pub(crate) fn batches(&self) -> Vec<Self> {
+        let mut batches = Vec::new();
+        for last in [Part::Bindings, Part::TopicPermissions, Part::Permissions] {
+            let group = |kind: &Part| *kind <= last && !batched(&batches, *kind);
+            let all = self.0.iter().filter(|(kind, _)| group(kind));
+            let all = all.flat_map(|(kind, all)| all.values().map(|one| (*kind, one.clone())));
+            let all: Vec<(Part, Value)> = all.collect();
+            batches.extend(all.chunks(BATCH).map(|chunk| {
+                let mut batch = Self::default();
+                for (kind, definition) in chunk {
+                    batch.add(*kind, definition.clone());
+                }
+                batch
+            }));
+        }
+        batches
     }
 
     /// In the form the broker takes in.
@@ -232,6 +248,13 @@ impl Names {
         whose_login(&self.users, user)
     }
 }
+
+fn batched(batches: &[Document], kind: Part) -> bool {
+    batches.iter().any(|batch| batch.0.contains_key(&kind))
+}
+
+/// Definitions a broker is given at once.
+const BATCH: usize = 500;
 
 /// The first field of a definition that is another one on the broker: which, and what it is there.
 pub(crate) fn difference(wanted: &Value, found: &Value) -> Option<(String, Value)> {
@@ -269,5 +292,60 @@ fn plain(user: &mut Value) {
 pub(crate) fn set(definition: &mut Value, field: &str, value: Value) {
     if let Some(fields) = definition.as_object_mut() {
         fields.insert(field.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_need_comes_first_and_the_right_to_reach_an_exchange_last() {
+        let mut document = Document::default();
+        for nth in 0..BATCH {
+            let user = format!("u{nth}");
+            document.add(Part::Permissions, json!({ "user": user, "write": "x" }));
+            document.add(
+                Part::TopicPermissions,
+                json!({ "user": user, "exchange": "x" }),
+            );
+            document.add(Part::Users, json!({ "name": user, "tags": "" }));
+            document.add(Part::Queues, json!({ "name": user }));
+        }
+        document.add(Part::Exchanges, json!({ "name": "x" }));
+        let batches = document.batches();
+        let sizes = batches
+            .iter()
+            .map(|batch| batch.0.values().map(BTreeMap::len).sum());
+        assert_eq!(sizes.collect::<Vec<usize>>(), [500, 1, 500, 500, 500]);
+        let first = batches.first().unwrap();
+        assert!(first.get(Part::Exchanges, &["x".to_owned()]).is_some());
+        let of = |kind| {
+            batches
+                .iter()
+                .rposition(|batch| batch.0.contains_key(&kind))
+        };
+        assert!(of(Part::Queues) < of(Part::Users));
+        assert!(of(Part::Users) < of(Part::TopicPermissions));
+        assert!(of(Part::TopicPermissions) < of(Part::Permissions));
+        let mut whole = Document::default();
+        for batch in batches {
+            whole.extend(batch);
+        }
+        assert_eq!(whole, document);
+    }
+
+    #[test]
+    fn a_user_is_the_same_as_it_was_given_and_as_a_broker_gives_it_out() {
+        let mut given = Document::default();
+        given.add(
+            Part::Users,
+            json!({ "name": "node.a", "password_hash": "h", "tags": "" }),
+        );
+        for (tags, same) in [(json!([]), true), (json!(["administrator"]), false)] {
+            let out = json!({ "users": [{ "name": "node.a", "password_hash": "h", "tags": tags, "limits": {} }] });
+            let found = Document::read(&out, "mesh");
+            assert_eq!(given.beyond(&found).next().is_none(), same, "{tags}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use mesh_model::Principal;
 use serde_json::Value;
 use tokio::time::sleep;
 
+use crate::asserting::write;
 use crate::credential::{Credential, password_hash};
 use crate::definitions::{Document, Names};
 use crate::line::Login;
@@ -98,16 +99,12 @@ impl Epoch {
     async fn begin_as(&self, login: &Login, topology: &Topology) -> Result<(), BusError> {
         let names = self.names();
         let own = Document::of(topology, &self.hash(), &names).of_user(&login.user);
-        match self
-            .management
-            .post("/api/definitions", &own.to_value())
-            .await
-        {
+        match write(&self.management, &own).await {
             // Somebody has removed the user before what it may do was written.
             Err(BusError::Refused { .. }) if !self.is_there(&login.user).await? => {
                 return Err(just_taken_over());
             }
-            made => made.map(drop)?,
+            made => made?,
         }
         let others = self.others(&login.user).await?;
         for other in &others {

@@ -241,3 +241,85 @@ impl Inner {
 
 /// For so long a message published again under its id is known for the same.
 const SAME_WITHIN: Duration = Duration::from_mins(2);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use lapin::BasicProperties;
+
+    use super::*;
+
+    fn inbox() -> Arc<Inbox> {
+        Arc::new(Inbox::new(Source::Followed, "h.".to_owned()))
+    }
+
+    fn event(key: &str, user: &str, id: Option<&str>) -> Heard {
+        let mut message = Delivery::mock(1, "mesh.ev".into(), key.into(), false, b"said".to_vec());
+        message.properties = BasicProperties::default().with_user_id(user.into());
+        if let Some(id) = id {
+            message.properties = message.properties.with_message_id(id.into());
+        }
+        Heard::Delivered(Box::new(message))
+    }
+
+    fn next(inbox: &Arc<Inbox>) -> Option<Incoming<ModuleReceipt>> {
+        Inbox::next(inbox).now_or_never()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_twice_under_an_id_is_heard_once_for_a_while() {
+        let inbox = inbox();
+        let said = || event("one.said", "h.module.one.a", Some("1"));
+        assert!(inbox.heard(said()).is_none());
+        assert!(inbox.heard(said()).is_some(), "it is out");
+        let heard = next(&inbox).unwrap();
+        assert_eq!(heard.id, "1");
+        let _acker = heard.receipt.done();
+        assert!(inbox.heard(said()).is_some(), "it is done with");
+        assert!(next(&inbox).is_none());
+        tokio::time::advance(SAME_WITHIN).await;
+        assert!(inbox.heard(said()).is_none(), "it is another by now");
+    }
+
+    #[tokio::test]
+    async fn another_subjects_id_and_one_that_nobody_gave_silence_nobody() {
+        let inbox = inbox();
+        for (key, user, id) in [
+            ("one.said", "h.module.one.a", Some("1")),
+            ("two.said", "h.module.two.a", Some("1")),
+            ("one.said", "h.module.one.a", None),
+            ("one.said", "h.module.one.a", None),
+        ] {
+            assert!(inbox.heard(event(key, user, id)).is_none(), "{key} {id:?}");
+            assert!(next(&inbox).is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_not_asked_for_or_is_another_senders_is_dropped() {
+        let inbox = inbox();
+        for (key, user) in [
+            ("one.said", "h.module.two.a"),
+            ("one.said", "h.node.a"),
+            ("..", "h.module.one.a"),
+        ] {
+            assert!(
+                inbox.heard(event(key, user, Some("1"))).is_some(),
+                "{key} {user}"
+            );
+        }
+        assert!(next(&inbox).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_put_off_comes_again_when_it_is_due() {
+        let inbox = inbox();
+        let said = event("one.said", "h.module.one.a", Some("1"));
+        inbox.heard(said);
+        let heard = next(&inbox).unwrap();
+        heard.receipt.again(Duration::from_secs(3));
+        let began = Instant::now();
+        let again = Inbox::next(&inbox).await;
+        assert_eq!((again.id.as_str(), began.elapsed().as_secs()), ("1", 3));
+    }
+}

@@ -258,3 +258,93 @@ fn key_of(queue: Queue, at: &Address, message: &Message) -> MessageKey {
         sequence: u64::from_be_bytes(first),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use lapin::BasicProperties;
+
+    use super::*;
+
+    fn message(exchange: &str, key: &str, user: &str, body: &str) -> Heard {
+        let mut message = Message::mock(1, exchange.into(), key.into(), false, body.into());
+        message.properties = BasicProperties::default().with_user_id(user.into());
+        Heard::Delivered(Box::new(message))
+    }
+
+    fn report(body: &str) -> Heard {
+        message("mesh.ctl", "report.a", "h.node.a", body)
+    }
+
+    fn bodies(taken: &[Delivery<Receipt>]) -> Vec<&str> {
+        let bodies = taken.iter().map(|it| std::str::from_utf8(&it.body));
+        bodies.map(Result::unwrap).collect()
+    }
+
+    fn ready(intake: &Intake, max: usize) -> Vec<Delivery<Receipt>> {
+        intake.inner().take(max).0
+    }
+
+    #[test]
+    fn a_copy_of_what_is_out_is_acknowledged_and_one_that_comes_after_is_known_by_the_same_key() {
+        let intake = Intake::new("h.".to_owned());
+        assert!(intake.heard(Queue::Control, "q", report("one")).is_none());
+        assert!(intake.heard(Queue::Control, "q", report("one")).is_some());
+        assert!(intake.heard(Queue::Control, "q", report("two")).is_none());
+        let taken = ready(&intake, 9);
+        assert_eq!(bodies(&taken), ["one", "two"]);
+        assert!(intake.heard(Queue::Control, "q", report("one")).is_some());
+        let done = intake.done(&taken[0].receipt).now_or_never();
+        assert_eq!(done, Some(Ok(())));
+        assert!(intake.heard(Queue::Control, "q", report("one")).is_none());
+        assert_eq!(ready(&intake, 9)[0].key, taken[0].key);
+    }
+
+    #[test]
+    fn what_its_sender_did_not_send_is_acknowledged_and_not_taken() {
+        let intake = Intake::new("h.".to_owned());
+        for (exchange, key, user) in [
+            ("mesh.ctl", "report.a", "h.node.b"),
+            ("mesh.ctl", "report.a", "node.a"),
+            ("mesh.ev", "m.announced", "h.node.a"),
+            ("amq.topic", "report.a", "h.node.a"),
+            ("mesh.ctl", "mark", "h.controller.7f"),
+        ] {
+            let heard = message(exchange, key, user, "said");
+            assert!(intake.heard(Queue::Control, "q", heard).is_some(), "{key}");
+        }
+        assert_eq!(bodies(&ready(&intake, 9)), [""; 0]);
+    }
+
+    #[test]
+    fn neither_queue_keeps_the_other_out() {
+        let intake = Intake::new("h.".to_owned());
+        for body in ["r1", "r2", "r3"] {
+            intake.heard(Queue::Control, "q", report(body));
+        }
+        let event = message("mesh.ev", "m.announced", "h.module.m.a", "e1");
+        intake.heard(Queue::Events, "q", event);
+        assert_eq!(bodies(&ready(&intake, 3)), ["r1", "e1", "r2"]);
+        assert_eq!(bodies(&ready(&intake, 3)), ["r3"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_is_taken_again_when_it_is_due_and_not_before() {
+        let intake = Intake::new("h.".to_owned());
+        intake.heard(Queue::Control, "q", report("held"));
+        let began = Instant::now();
+        let taken = intake.take(9, began).await;
+        intake.hold(&taken[0].receipt, Duration::from_secs(5));
+        intake.heard(Queue::Control, "q", report("next"));
+        let until = began + Duration::from_mins(1);
+        assert_eq!(bodies(&intake.take(9, until).await), ["next"]);
+        assert_eq!(bodies(&intake.take(9, until).await), ["held"]);
+        assert_eq!(began.elapsed().as_secs(), 5);
+        assert!(
+            intake
+                .take(9, began + Duration::from_secs(9))
+                .await
+                .is_empty()
+        );
+    }
+}

@@ -136,3 +136,38 @@ fn is_within(before: &Rights, now: &Rights) -> bool {
     });
     keys && before.write.is_subset(&now.write) && before.read.is_subset(&now.read)
 }
+
+#[cfg(test)]
+mod tests {
+    use mesh_derive::topology::{Exchange, Key, Queue};
+
+    use super::*;
+
+    #[test]
+    fn authority_that_only_grows_is_told_from_one_that_loses_something() {
+        let seat = Queue::Seat("desk".parse().unwrap());
+        let said = Key::Is("m.said".to_owned());
+        let some = Rights {
+            write: [Exchange::Events].into(),
+            keys: [(Exchange::Events, [said].into())].into(),
+            read: [].into(),
+        };
+        let mut more = some.clone();
+        more.read.insert(seat);
+        let mut other = some.clone();
+        other
+            .keys
+            .insert(Exchange::Events, [Key::Is("m.else".to_owned())].into());
+        let nothing = Rights::default();
+        for (before, now, grows) in [
+            (&some, &some, true),
+            (&some, &more, true),
+            (&more, &some, false),
+            (&some, &other, false),
+            (&nothing, &some, true),
+            (&some, &nothing, false),
+        ] {
+            assert_eq!(is_within(before, now), grows, "{before:?} {now:?}");
+        }
+    }
+}
