@@ -1,6 +1,5 @@
 //! Proving on the live bus: keys for the time it takes, and what came of it in the surface's words.
 
-use mesh_agent::BusKind;
 use mesh_api::{
     ApiError, BrokerAnswer, Caller, CanAnswer, CanRequest, CanVerb, Code, Verified,
     VerifiedPrincipal, VerifyRequest,
@@ -20,9 +19,6 @@ impl<B: ControllerBus> Surface<B> {
         request: VerifyRequest,
         who: &Caller,
     ) -> Result<Verified, ApiError> {
-        if self.shared.kind == BusKind::Amqp {
-            return Err(ApiError::new(Code::Invalid, NOT_OVER_AMQP));
-        }
         let (revision, plan) = self.derived().await?;
         let principals: Vec<&Principal> = if request.principals.is_empty() {
             plan.grants.keys().collect()
