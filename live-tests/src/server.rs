@@ -171,7 +171,7 @@ impl Drop for Server {
     clippy::print_stderr,
     reason = "a live test that does not run says so aloud"
 )]
-pub(crate) fn programs() -> anyhow::Result<Option<PathBuf>> {
+pub fn programs() -> anyhow::Result<Option<PathBuf>> {
     if let Some(program) = std::env::var_os("MESH_TEST_NATS") {
         let program = PathBuf::from(program);
         let dir = program.parent().context("MESH_TEST_NATS is no path")?;
