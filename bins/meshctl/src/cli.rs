@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod output;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use mesh_host::Place;
 use mesh_model::{
     Filter, ModuleName, NodeName, Principal, PublicKey, QueueGroup, Revision, SeatName, TokenId,
 };
+
+pub(crate) use output::Output;
 
 /// Looks at a mesh and changes it.
 #[derive(Debug, Parser)]
@@ -35,17 +39,6 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
-}
-
-/// How answers are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// For people.
-    Table,
-    /// For programs: one document.
-    Json,
-    /// Names only, one a line.
-    Name,
 }
 
 /// What to do.
@@ -287,7 +280,7 @@ pub(crate) struct NatsConf {
 pub(crate) struct RabbitmqDefinitions {
     /// The directory with mesh.toml and modules/.
     pub(crate) dir: PathBuf,
-    /// A TOML file of passwords: "controller", "node/N" and so on = { password = "…", salt = "8 hex digits" }.
+    /// A TOML file of passwords, its owner's alone (0600): "controller", "node/N" and so on = { password = "…", salt = "8 hex digits" }.
     #[arg(long, value_name = "FILE")]
     pub(crate) secrets: Option<PathBuf>,
     /// The virtual host, which the mesh has to itself.

@@ -13,13 +13,11 @@ mod token;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use cli::{Cli, ModuleVerb, NodeVerb, RenderVerb, SeatVerb, TokenVerb, Verb};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::typed();
     let result = match &cli.verb {
         Verb::Plan { dir } => declare::plan(&cli, dir).await,
         Verb::Apply(apply) => declare::apply(&cli, apply).await,

@@ -53,10 +53,12 @@ pub enum KeyFileError {
         path: PathBuf,
     },
     /// Far larger than any key or credential.
-    #[error("{} is larger than {MAX_LENGTH} bytes, so it is no key", path.display())]
+    #[error("{} is larger than {limit} bytes, so it holds no key", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
+        /// Bytes it may have.
+        limit: u64,
     },
     /// A key is text.
     #[error("{} holds bytes that are no text, so it is no key", path.display())]
@@ -88,10 +90,15 @@ pub enum KeyFileError {
 /// Reads a secret, unless the file is anybody's but this user's or root's, or its mode lets the group or the world have
 /// any part of it.
 pub fn read_secret(path: &Path) -> Result<SecretText, KeyFileError> {
-    read_as(geteuid(), path)
+    read_secrets(path, MAX_LENGTH)
 }
 
-fn read_as(reader: Uid, path: &Path) -> Result<SecretText, KeyFileError> {
+/// Reads a file of many secrets, of up to so many bytes, with the same care.
+pub fn read_secrets(path: &Path, limit: u64) -> Result<SecretText, KeyFileError> {
+    read_as(geteuid(), path, limit)
+}
+
+fn read_as(reader: Uid, path: &Path, limit: u64) -> Result<SecretText, KeyFileError> {
     let file = OpenOptions::new()
         .read(true)
         // Or opening a pipe would wait for someone to write to it.
@@ -121,11 +128,12 @@ fn read_as(reader: Uid, path: &Path) -> Result<SecretText, KeyFileError> {
         });
     }
     let mut text = String::new();
-    let read = file.take(MAX_LENGTH + 1).read_to_string(&mut text);
+    let read = file.take(limit.saturating_add(1)).read_to_string(&mut text);
     let text = SecretText::new(text);
     match read {
-        Ok(length) if length as u64 > MAX_LENGTH => Err(KeyFileError::TooLarge {
+        Ok(length) if length as u64 > limit => Err(KeyFileError::TooLarge {
             path: path.to_owned(),
+            limit,
         }),
         Ok(_) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(KeyFileError::NotText {
@@ -251,15 +259,15 @@ mod tests {
         let path = folder.path().join("node.creds");
         write_secret(&path, &SecretText::new("hunter2".to_owned())).unwrap();
         let own = geteuid();
-        assert!(read_as(own, &path).is_ok());
+        assert!(read_as(own, &path, MAX_LENGTH).is_ok());
         let another = Uid::from_raw(own.as_raw() + 1);
         if own.is_root() {
             // Root's own is everybody's to trust.
-            assert!(read_as(another, &path).is_ok());
+            assert!(read_as(another, &path, MAX_LENGTH).is_ok());
             std::os::unix::fs::chown(&path, Some(own.as_raw() + 2), None).unwrap();
             assert!(read_secret(&path).is_err());
         }
-        let text = read_as(another, &path).unwrap_err().to_string();
+        let text = read_as(another, &path, MAX_LENGTH).unwrap_err().to_string();
         assert!(
             text.contains("belongs to user") && text.contains(&format!("`chown {another} ")),
             "{text}"
