@@ -8,6 +8,7 @@ use std::time::Duration;
 use amqp::TypedAmqp;
 use anyhow::{Context, anyhow, bail};
 use mesh_agent::BusKind;
+use mesh_derive::topology::LONGEST_HELD;
 use mesh_host::Place;
 use mesh_model::MeshName;
 use mesh_store::EngineKind;
@@ -179,11 +180,19 @@ impl Config {
             Some(name) => name,
             None => MeshName::new("home")?,
         };
+        let bus = bus(typed.bus, file.as_deref())?;
+        if matches!(bus, Bus::Amqp(_)) && window.bound > LONGEST_HELD {
+            bail!(
+                "window.bound = {}: over AMQP a report is held for {} at most, since a broker closes the channel of a reader that holds one for half an hour",
+                human(window.bound),
+                human(LONGEST_HELD)
+            );
+        }
         Ok(Self {
             mesh,
             engine,
             window,
-            bus: bus(typed.bus, file.as_deref())?,
+            bus,
             file,
         })
     }

@@ -35,7 +35,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let loopback = Loopback::new(facts());
     let bus = Arc::new(loopback.controller());
-    let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
+    let (running, handle) = prepare(service, Arc::clone(&bus), None).await?;
     let surface = Surface::new(handle.clone(), bus, service, None);
     let (stopping, stopped) = watch::channel(());
     let mut agent = JoinSet::new();

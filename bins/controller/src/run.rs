@@ -10,6 +10,7 @@ use mesh_bus::{
     ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
 };
 use mesh_control::{Fact, Kept, Settings};
+use mesh_derive::topology::BrokerFacts;
 use mesh_derive::{Bounds, Plan, derive};
 use mesh_model::Records;
 use mesh_wire::decode_mark;
@@ -125,7 +126,7 @@ async fn over_nats(
 ) -> anyhow::Result<()> {
     let NatsBus { bus, server, reach } = nats;
     let bus = Arc::new(bus);
-    let (running, handle) = match prepare(service, Arc::clone(&bus)).await {
+    let (running, handle) = match prepare(service, Arc::clone(&bus), None).await {
         Ok(prepared) => prepared,
         Err(refusal) => {
             // A start that is refused leaves no server it started; one it found goes on as it was.
@@ -163,7 +164,8 @@ async fn over_amqp(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let bus = Arc::new(amqp.bus);
-    let (running, handle) = prepare(service, Arc::clone(&bus)).await?;
+    let broker = Some(bus.broker_facts());
+    let (running, handle) = prepare(service, Arc::clone(&bus), broker).await?;
     let surface = Surface::new(handle, Arc::clone(&bus), service, Some(amqp.reach));
     say_how_to_join(service);
     let result = side_by_side(running, surface, service.layout, stop).await;
@@ -190,6 +192,7 @@ fn say_how_to_join(service: &Service<'_>) {
 pub(crate) async fn prepare<B: ControllerBus>(
     service: &Service<'_>,
     bus: Arc<B>,
+    broker: Option<BrokerFacts>,
 ) -> anyhow::Result<(
     ControllerLoop<B, crate::ledger::StoreLedger, SystemMint>,
     ControllerHandle<SystemMint>,
@@ -206,6 +209,7 @@ pub(crate) async fn prepare<B: ControllerBus>(
         settings.own_keys.insert(crate::keys::public(key)?);
     }
     settings.window = config.window;
+    settings.broker = broker;
     settings.seed = mesh_host::seed();
     let signing = service.keys.signing.clone();
     Ok(ControllerLoop::new(ControllerParts {

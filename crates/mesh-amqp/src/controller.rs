@@ -50,6 +50,7 @@ pub struct ControllerSetup {
 #[derive(Debug)]
 pub struct AmqpController {
     vhost: String,
+    reached: BrokerVersion,
     encrypted: bool,
     bounds: Bounds,
     queues: QueueKind,
@@ -74,14 +75,14 @@ impl AmqpController {
     pub async fn connect(setup: ControllerSetup) -> Result<Self, BusError> {
         let management = Arc::new(setup.management);
         let reached = Found::read(&management, &setup.endpoint.vhost).await;
-        let up = match reached {
+        let (up, reached) = match reached {
             Ok(found) => {
                 check_version(&management, found.version)?;
-                Link::Up
+                (Link::Up, found.version)
             }
             Err(error) if error.is_passing() && setup.dialling.first == FirstAttempt::MayFail => {
                 tracing::warn!(%error, "the bus is not reached; it is tried again and again");
-                Link::Down
+                (Link::Down, NEEDED)
             }
             Err(error) => return Err(error),
         };
@@ -103,6 +104,7 @@ impl AmqpController {
         tasks.spawn(watch.run());
         Ok(Self {
             vhost: endpoint.vhost.clone(),
+            reached,
             encrypted: endpoint.trust.is_some(),
             bounds: setup.bounds,
             queues: setup.queues,
@@ -135,6 +137,11 @@ impl AmqpController {
             queues: self.queues,
             users: self.epoch.names().users,
         }
+    }
+
+    /// What the broker was when this controller first reached it: what is declared is held against it.
+    pub fn broker_facts(&self) -> BrokerFacts {
+        self.broker(self.reached)
     }
 
     /// What is there whatever was declared: the mesh's own queues, and the controller's authority.
@@ -253,7 +260,7 @@ impl ControllerBus for AmqpController {
         let asserting = Asserting {
             management: &self.management,
             epoch: &self.epoch,
-            topology: &topology(plan, &self.bounds, &self.broker(found.version)),
+            topology: &fitting(topology(plan, &self.bounds, &self.broker(found.version)))?,
             hashes,
             found: found.document,
             done: Asserted::default(),
@@ -352,6 +359,19 @@ impl ControllerBus for AmqpController {
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
         findings(&self.management, self.queues, self.encrypted).await
     }
+}
+
+/// What holds together. A broker takes nearly all of the rest without a word, and then does something else.
+fn fitting(topology: Topology) -> Result<Topology, BusError> {
+    let faults = topology.check();
+    if faults.is_empty() {
+        return Ok(topology);
+    }
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Err(BusError::Refused {
+        what: "what is declared".to_owned(),
+        why: faults.join("; "),
+    })
 }
 
 fn check_version(management: &Management, version: BrokerVersion) -> Result<(), BusError> {

@@ -11,6 +11,7 @@ mod outward;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mesh_derive::Bounds;
+use mesh_derive::topology::BrokerFacts;
 use mesh_model::{
     BusFacts, Declaration, Generation, Heartbeat, InstanceRef, MeshName, NodeName, PublicKey,
     Records, Report, Seq, Timestamp,
@@ -39,6 +40,8 @@ pub struct Settings {
     pub window: Limits,
     /// The bounds of what is derived.
     pub bounds: Bounds,
+    /// What the bus is if it is a RabbitMQ: what is declared has to fit into one then.
+    pub broker: Option<BrokerFacts>,
     /// Milliseconds between two attempts at the bus, and at the store.
     pub retry: u64,
     /// Milliseconds a node may differ from what it was told before it is told again.
@@ -58,6 +61,7 @@ impl Settings {
             own_keys: BTreeSet::new(),
             window: Limits::default(),
             bounds: Bounds::default(),
+            broker: None,
             retry: 500,
             ask_again: 20_000,
             reports_kept: 64,

@@ -103,6 +103,21 @@ fn what_is_wrong_with_a_broker_is_named_with_its_key() {
     assert!(error.to_string().contains("needs [bus.amqp]"), "{error}");
 }
 
+/// A broker closes the channel of whoever holds a message for longer than it allows, half an hour at least.
+#[test]
+fn a_window_over_amqp_is_no_longer_than_a_broker_lets_a_report_be_held() {
+    let bound = |bus: &str, bound: &str| meant(&format!("{bus}[window]\nbound = \"{bound}\"\n"));
+    let nats = "version = 1\n";
+    for (bus, taken) in [(AMQP, "25m"), (AMQP, "1s"), (nats, "2h")] {
+        assert!(bound(bus, taken).is_ok(), "{bus} {taken}");
+    }
+    for refused in ["25m 1s", "2h"] {
+        let error = format!("{:#}", bound(AMQP, refused).unwrap_err());
+        let said = format!("window.bound = {refused}: over AMQP a report is held for 25m at most");
+        assert!(error.contains(&said), "{error}");
+    }
+}
+
 #[test]
 fn a_password_in_the_configuration_is_its_owners_and_never_shown() {
     let text = AMQP

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use mesh_derive::topology::topology;
 use mesh_derive::{Plan, derive};
 use mesh_model::{BusFacts, Declaration, Generation, NodeName, Records, Timestamp};
 
-use super::Controller;
 use super::lane::Origin;
+use super::{Controller, Settings};
 use crate::amend::CommandError;
 use crate::effect::{Effect, Note};
 use crate::pause::{Backoff, passed};
@@ -149,7 +150,9 @@ impl<M: Mint> Controller<M> {
     /// Whether what would be derived from these records holds together.
     pub(crate) fn sound(&self, records: &Records) -> Result<(), CommandError> {
         let plan = derive(records, &self.settings.bounds);
-        sound(&plan, &records.bus).map_err(CommandError::Plan)
+        self.settings
+            .sound(&plan, &records.bus)
+            .map_err(CommandError::Plan)
     }
 
     /// The records are others: what was worked out from those before is forgotten, and what was known of nodes and
@@ -190,7 +193,7 @@ impl<M: Mint> Controller<M> {
             Arc::clone(plan)
         } else {
             let plan = derive(&self.records, &self.settings.bounds);
-            if let Err(why) = sound(&plan, &self.records.bus) {
+            if let Err(why) = self.settings.sound(&plan, &self.records.bus) {
                 // No plan that does not hold together is applied, wherever its records came from.
                 return self.not_asserted(why, now, effects);
             }
@@ -325,12 +328,18 @@ impl<M: Mint> Controller<M> {
     }
 }
 
-/// Whether a plan holds together; if not, every way in which it does not.
-fn sound(plan: &Plan, bus: &BusFacts) -> Result<(), String> {
-    let mismatches = plan.check(bus);
-    if mismatches.is_empty() {
-        return Ok(());
+impl Settings {
+    /// Whether a plan holds together, on the broker there is as well; if not, every way in which it does not.
+    fn sound(&self, plan: &Plan, bus: &BusFacts) -> Result<(), String> {
+        let mismatches = plan.check(bus);
+        let mut sentences: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+        if let Some(broker) = &self.broker {
+            let faults = topology(plan, &self.bounds, broker).check();
+            sentences.extend(faults.iter().map(ToString::to_string));
+        }
+        if sentences.is_empty() {
+            return Ok(());
+        }
+        Err(sentences.join("; "))
     }
-    let sentences: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-    Err(sentences.join("; "))
 }

@@ -301,6 +301,41 @@ fn a_preview_changes_nothing_and_names_what_an_apply_would() {
     assert!(rig.core.preview(&next).unwrap().is_empty());
 }
 
+/// 400 events with nothing in common: their names make a pattern that a RabbitMQ does not read.
+#[test]
+fn what_does_not_fit_into_the_broker_is_refused_before_it_is_declared() {
+    let mut large = declared(None, &[("x", &["a"])]);
+    let shop = large.modules.values_mut().next().unwrap();
+    let scattered = |n: u64| {
+        let digits = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        named(&format!("{:016x}", digits ^ (digits >> 29)))
+    };
+    shop.emits = (0..400).map(scattered).collect();
+    let preview = |rig: &Rig| rig.core.preview(&large).map(drop);
+    let join = |mut rig: Rig| {
+        rig.join("a", 'A');
+        rig
+    };
+
+    let mut over_nats = join(Rig::new());
+    assert_eq!(preview(&over_nats), Ok(()));
+    assert!(over_nats.command(apply(large.clone())).unwrap().is_ok());
+
+    let mut over_amqp = join(Rig::over_amqp());
+    let before = over_amqp.core.records().clone();
+    let said = preview(&over_amqp).unwrap_err().to_string();
+    let answer = over_amqp.command(apply(large.clone())).unwrap();
+    assert_eq!(answer.unwrap_err().to_string(), said);
+    assert!(
+        said.contains("module/x@a: what it may write to mesh.ev makes a pattern of ")
+            && said.contains("RabbitMQ reads at most 1024"),
+        "{said}"
+    );
+    assert_eq!(*over_amqp.core.records(), before);
+    let small = declared(None, &[("x", &["a"])]);
+    assert!(over_amqp.command(apply(small)).unwrap().is_ok());
+}
+
 #[test]
 fn more_labels_than_a_node_may_have_are_refused() {
     let mut rig = Rig::with_node_a();

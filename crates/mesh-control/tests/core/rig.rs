@@ -9,6 +9,7 @@ use mesh_control::{
     Change, Command, CommandError, CommandId, Controller, Effect, Fact, FactKey, Kept, Message,
     MessageKey, Mint, MintError, Minted, Queue, Settings, Settlement, Start, StoreRefusal, Ticket,
 };
+use mesh_derive::topology::{BrokerFacts, BrokerVersion, QueueKind};
 use mesh_model::{
     BoxPublicKey, BusFacts, Declaration, Declared, Enrolment, EnrolmentAnswer, Generation,
     Heartbeat, InstanceRef, Manifest, ModuleName, NodeName, Outcome, Placement, PublicKey, Report,
@@ -107,9 +108,37 @@ impl Rig {
     }
 
     pub(crate) fn on(facts: BTreeMap<FactKey, Fact>, start: Start, disk: Disk, now: u64) -> Self {
+        Self::told(settings(), facts, start, disk, now)
+    }
+
+    /// A new mesh over RabbitMQ.
+    pub(crate) fn over_amqp() -> Self {
+        let mut told = settings();
+        told.broker = Some(BrokerFacts {
+            vhost: "mesh".to_owned(),
+            version: BrokerVersion::PROVES_SENDER,
+            queues: QueueKind::Classic,
+            users: String::new(),
+        });
+        Self::told(
+            told,
+            BTreeMap::new(),
+            Start::Continued,
+            Disk::Takes,
+            1_000_000,
+        )
+    }
+
+    fn told(
+        settings: Settings,
+        facts: BTreeMap<FactKey, Fact>,
+        start: Start,
+        disk: Disk,
+        now: u64,
+    ) -> Self {
         let kept = Kept::assemble(facts.values().cloned(), bus_facts());
         let at = Timestamp::from_millis(now);
-        let (core, effects) = Controller::start(kept, start, settings(), Stamp(now), at);
+        let (core, effects) = Controller::start(kept, start, settings, Stamp(now), at);
         let mut rig = Self {
             core,
             now,
