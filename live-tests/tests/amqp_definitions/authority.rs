@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lapin::BasicProperties;
-use mesh_derive::topology::{Exchange, ExchangeKind, Key, Rights, user_name};
+use mesh_derive::topology::{Exchange, ExchangeKind, Key, NOTHING, Rights, user_name};
 use mesh_model::Principal;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -123,6 +123,45 @@ async fn nobody_declares_binds_or_deletes_even_what_is_his_own() -> anyhow::Resu
             assert_eq!(outcome, FORBIDDEN, "{who}: {what}");
         }
     }
+    Ok(())
+}
+
+/// Written `^$`, nothing would allow a line feed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_do_nothing_is_refused_whatever_it_is_called() -> anyhow::Result<()> {
+    let Some(site) = Site::shared()? else {
+        return Ok(());
+    };
+    let who = principal("node/nothing");
+    let (user, password) = (user_name(&who), "of nobody");
+    let put = |path: String, body: Value| site.management().send("PUT", &path, &body).map(drop);
+    put(
+        format!("users/{user}"),
+        json!({ "password": password, "tags": "" }),
+    )?;
+    put(
+        format!("permissions/{VHOST}/{user}"),
+        json!({ "configure": NOTHING, "write": "^mesh\\.(ctl|decl)\\z", "read": NOTHING }),
+    )?;
+    put(
+        format!("topic-permissions/{VHOST}/{user}"),
+        json!({ "exchange": "mesh.ctl", "write": NOTHING, "read": NOTHING }),
+    )?;
+    let login = Login::by(site, &who, password).await?;
+    for key in ["\n", "\r\n", "a", "a\n", "report.nothing", "#"] {
+        let outcome = login.publish("mesh.ctl", key).await?;
+        assert_eq!(outcome, FORBIDDEN, "{key:?}");
+    }
+    // It is the keys that are refused: where they are held against nothing it may write.
+    assert_eq!(login.publish("mesh.decl", "nothing").await?, Outcome::Done);
+    for queue in site.topology.queues.keys() {
+        assert_eq!(login.read(&queue.name()).await?, FORBIDDEN, "{queue}");
+    }
+    for (what, outcome) in login.configure("ctl.report").await? {
+        assert_eq!(outcome, FORBIDDEN, "{what}");
+    }
+    site.management()
+        .ask("DELETE", &format!("users/{user}"), None)?;
     Ok(())
 }
 

@@ -40,7 +40,16 @@ pub(crate) fn management(site: &Site, principal: &Principal) -> Management {
 impl Login {
     /// Logs in with a user's own password.
     pub(crate) async fn of(site: &Site, principal: &Principal) -> anyhow::Result<Self> {
-        let connection = Self::with(site, principal, &password(principal)).await?;
+        Self::by(site, principal, &password(principal)).await
+    }
+
+    /// Logs in with a password that is right.
+    pub(crate) async fn by(
+        site: &Site,
+        principal: &Principal,
+        password: &str,
+    ) -> anyhow::Result<Self> {
+        let connection = Self::with(site, principal, password).await?;
         let user = user_name(principal);
         connection
             .map(|connection| Self { connection, user })
