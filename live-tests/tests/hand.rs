@@ -2,6 +2,8 @@
 //!
 //! `crates/mesh-derive/tests/cases/hand.json` has the cases; a test is named after the one it holds.
 
+#[path = "hand/consumers.rs"]
+mod consumers;
 #[path = "hand/stage.rs"]
 mod stage;
 
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::{FutureExt, StreamExt};
-use live_tests::{consumer, eventually, manifest, placed_on, quiet, soon};
+use live_tests::{eventually, placed_on, quiet, soon};
 use mesh_bus::{
     BusError, ControllerBus, Listener, ModuleBus, ModuleSettlement, NodeBus, NodeEvent, Source,
 };
@@ -17,7 +19,7 @@ use mesh_derive::{Bounds, derive, subject};
 use mesh_model::{ConsumerKind, Manifest, Principal, SeatName};
 use serde_json::{Value, json};
 
-use stage::{Withheld, changed, clerk, header_names, stage};
+use stage::{Withheld, clerk, header_names, stage};
 
 /// A pull over an account's export ends at the first message without a body, and what comes after is lost.
 /// <https://github.com/nats-io/nats-server/pull/6172>
@@ -119,68 +121,6 @@ async fn case_b_d73e8ba_a_node_that_may_not_listen_is_told_so() -> anyhow::Resul
     };
     let why = soon("it is told", denied).await?;
     assert!(why.contains("mesh.deliver.node.n1"), "{why}");
-    Ok(())
-}
-
-/// The application's limit of deliveries differs from the consumer's, and binding fails.
-/// <https://github.com/nats-io/nats.go/issues/1035>
-///
-/// Readers state no definition, so none can differ from theirs. What somebody changed is brought back by the next
-/// assertion: of a consumer that was changed and not deleted a server tells nobody.
-#[tokio::test(flavor = "multi_thread")]
-async fn case_b_b0e12dc_what_drifted_is_brought_back_in_place_and_its_reader_goes_on()
--> anyhow::Result<()> {
-    let Some(stage) = stage().await? else {
-        return Ok(());
-    };
-    let (shop, clerk) = (stage.module("shop").await?, stage.module("clerk").await?);
-    let mut ear = clerk.listen(Source::Followed).await?;
-    let made = changed(&stage, json!({ "max_deliver": 5 })).await?;
-    stage.mesh.apply(manifest("another")?, None).await?;
-    let own = consumer(subject::events_stream(), "clerk")?;
-    let tool = &stage.mesh.tool;
-    let back = async || {
-        let found = tool.consumer(&own).await?.context("it is there")?;
-        assert_eq!(found.get("created"), Some(&made), "it was made anew");
-        Ok(found.pointer("/config/max_deliver") == Some(&json!(-1)))
-    };
-    eventually(Duration::from_secs(10), "it is brought back", back).await?;
-    shop.emit(&"sold".parse()?, "1", vec![]).await?;
-    let heard = soon("its reader hears", ear.next()).await?;
-    clerk.settle(&heard.receipt, ModuleSettlement::Done).await?;
-    Ok(())
-}
-
-/// A backoff stands in for the ack wait, whatever that says.
-/// <https://github.com/nats-io/nats-server/issues/5856>
-#[tokio::test(flavor = "multi_thread")]
-async fn case_b_cf02e35_no_consumer_has_a_backoff_that_overrides_its_ack_wait() -> anyhow::Result<()>
-{
-    let Some(stage) = stage().await? else {
-        return Ok(());
-    };
-    let second = 1_000_000_000_u64;
-    let short = json!({ "backoff": [2 * second, 4 * second], "max_deliver": 5 });
-    changed(&stage, short).await?;
-    stage.mesh.apply(manifest("another")?, None).await?;
-    let own = consumer(subject::events_stream(), "clerk")?;
-    let back = async || {
-        let found = stage
-            .mesh
-            .tool
-            .consumer(&own)
-            .await?
-            .context("it is there")?;
-        let config = found.get("config").cloned().unwrap_or_default();
-        let none = config.get("backoff").is_none_or(|them| *them == json!([]));
-        Ok(none && config.get("ack_wait") == Some(&json!(30 * second)))
-    };
-    eventually(
-        Duration::from_secs(10),
-        "its ack wait is its own again",
-        back,
-    )
-    .await?;
     Ok(())
 }
 

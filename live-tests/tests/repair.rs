@@ -8,7 +8,7 @@ use mesh_bus::ModuleBus;
 use mesh_derive::subject;
 use mesh_model::{ConsumerRef, EventName, InstanceRef, NodeName, StreamName};
 use mesh_wire::encode_announcement;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PROMISED: Duration = Duration::from_secs(5);
 
@@ -118,6 +118,32 @@ async fn a_deleted_consumer_of_a_node_is_back_and_the_node_hears_the_next_declar
     assert!(tool.delete_consumer(&own).await?);
     let back = async || Ok(tool.consumer(&own).await?.is_some());
     eventually(PROMISED, "the consumer is back", back).await?;
+    stage.hears_the_next().await
+}
+
+/// No sweep looks at the nodes' consumers, which are many: the server says who called its API.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_consumer_of_a_node_is_as_it_was_and_the_node_hears_the_next_declaration()
+-> anyhow::Result<()> {
+    let Some(mut stage) = stage().await? else {
+        return Ok(());
+    };
+    let own = consumer(subject::nodes_stream(), "n1")?;
+    let tool = &stage.mesh.tool;
+    let ack_wait = async || {
+        let found = tool.consumer(&own).await?.context("it is there")?;
+        let ack_wait = found.pointer("/config/ack_wait").cloned();
+        anyhow::Ok((found, ack_wait))
+    };
+    let (found, derived) = ack_wait().await?;
+    let mut config = found.get("config").cloned().context("a config")?;
+    *config.pointer_mut("/ack_wait").context("an ack wait")? = 1_000_000_000_u64.into();
+    let request = json!({ "stream_name": "NODES", "config": config });
+    tool.api("CONSUMER.DURABLE.CREATE.NODES.n1", &request)
+        .await?
+        .context("it is changed")?;
+    let back = async || Ok(ack_wait().await?.1 == derived);
+    eventually(PROMISED, "it is as it was", back).await?;
     stage.hears_the_next().await
 }
 

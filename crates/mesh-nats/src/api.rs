@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_nats::client::Request;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mesh_bus::BusError;
+use mesh_derive::ApiCall;
 use mesh_model::{ConsumerRef, StreamName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +38,9 @@ pub(crate) struct Api {
 pub(crate) struct FoundStream {
     /// What it is.
     pub(crate) config: Fields,
+    /// When it was made, in the server's words: one made anew says another.
+    #[serde(default)]
+    pub(crate) created: String,
     /// What it holds.
     pub(crate) state: StreamState,
 }
@@ -47,18 +51,38 @@ pub(crate) struct StreamState {
     /// How many messages.
     #[serde(default)]
     pub(crate) messages: u64,
+    /// The sequence of the last message there ever was.
+    #[serde(default)]
+    pub(crate) last_seq: u64,
     /// How many consumers.
     #[serde(default)]
     pub(crate) consumer_count: u64,
 }
 
 /// A consumer as it is found.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct FoundConsumer {
     /// What it is called.
     pub(crate) name: String,
     /// What it is.
     pub(crate) config: Fields,
+    /// The last message that it delivered.
+    #[serde(default)]
+    pub(crate) delivered: Position,
+    /// The last message up to which everything is settled.
+    #[serde(default)]
+    pub(crate) ack_floor: Position,
+    /// How many messages are out and not settled.
+    #[serde(default)]
+    pub(crate) num_ack_pending: u64,
+}
+
+/// Where a consumer stands in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub(crate) struct Position {
+    /// The message's sequence in the stream.
+    #[serde(default)]
+    pub(crate) stream_seq: u64,
 }
 
 impl FoundStream {
@@ -96,6 +120,12 @@ struct ConsumerPage {
 struct Anything {}
 
 #[derive(Deserialize)]
+struct Made {
+    #[serde(default)]
+    ack_floor: Position,
+}
+
+#[derive(Deserialize)]
 struct Stored {
     message: StoredMessage,
 }
@@ -128,7 +158,8 @@ impl Api {
         let mut found = Vec::new();
         loop {
             let body = json!({ "offset": found.len() });
-            let page: StreamPage = self.read("STREAM.LIST", &body).await?;
+            let verb = verb(ApiCall::StreamList, "", "");
+            let page: StreamPage = self.read(&verb, &body).await?;
             let streams = page.streams.unwrap_or_default();
             let end = streams.is_empty();
             found.extend(streams);
@@ -163,7 +194,7 @@ impl Api {
         offset: usize,
     ) -> Result<ConsumerPage, BusError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let verb = format!("CONSUMER.LIST.{stream}");
+        let verb = verb(ApiCall::ConsumerList, stream.as_str(), "");
         let answer = self.call(&verb, &json!({ "offset": offset })).await?;
         let page: ConsumerPage = parse(&verb, &answer)?;
         match page.error {
@@ -178,7 +209,7 @@ impl Api {
         stream: &StreamName,
         config: Fields,
     ) -> Result<(), BusError> {
-        let verb = format!("STREAM.CREATE.{stream}");
+        let verb = verb(ApiCall::StreamCreate, stream.as_str(), "");
         let _: Anything = self.write(&verb, &Value::Object(config)).await?;
         Ok(())
     }
@@ -189,25 +220,24 @@ impl Api {
         stream: &StreamName,
         config: Fields,
     ) -> Result<(), BusError> {
-        let verb = format!("STREAM.UPDATE.{stream}");
+        let verb = verb(ApiCall::StreamUpdate, stream.as_str(), "");
         let _: Anything = self.write(&verb, &Value::Object(config)).await?;
         Ok(())
     }
 
     /// Deletes a stream, and what it holds.
     pub(crate) async fn delete_stream(&self, stream: &StreamName) -> Result<(), BusError> {
-        let _: Anything = self
-            .write(&format!("STREAM.DELETE.{stream}"), &json!({}))
-            .await?;
+        let verb = verb(ApiCall::StreamDelete, stream.as_str(), "");
+        let _: Anything = self.write(&verb, &json!({})).await?;
         Ok(())
     }
 
-    /// Makes a consumer; one that is there and differs is an error.
+    /// Makes a consumer, and returns after which message it begins; one that is there and differs is an error.
     pub(crate) async fn create_consumer(
         &self,
         consumer: &ConsumerRef,
         config: Fields,
-    ) -> Result<(), BusError> {
+    ) -> Result<Position, BusError> {
         self.define_consumer(consumer, config, "create").await
     }
 
@@ -217,7 +247,8 @@ impl Api {
         consumer: &ConsumerRef,
         config: Fields,
     ) -> Result<(), BusError> {
-        self.define_consumer(consumer, config, "update").await
+        let updated = self.define_consumer(consumer, config, "update").await;
+        updated.map(drop)
     }
 
     async fn define_consumer(
@@ -225,19 +256,19 @@ impl Api {
         consumer: &ConsumerRef,
         config: Fields,
         action: &str,
-    ) -> Result<(), BusError> {
+    ) -> Result<Position, BusError> {
         let (stream, name) = (consumer.stream(), consumer.name());
-        let verb = format!("CONSUMER.CREATE.{stream}.{name}");
+        let verb = verb(ApiCall::ConsumerCreate, stream.as_str(), name);
         let body = json!({ "stream_name": stream.as_str(), "config": config, "action": action });
-        let _: Anything = self.write(&verb, &body).await?;
-        Ok(())
+        let made: Made = self.write(&verb, &body).await?;
+        Ok(made.ack_floor)
     }
 
     /// Deletes a consumer; one that is not there is no error.
     pub(crate) async fn delete_consumer(&self, consumer: &ConsumerRef) -> Result<(), BusError> {
         self.writes.fetch_add(1, Ordering::Relaxed);
-        let (stream, name) = (consumer.stream(), consumer.name());
-        let verb = format!("CONSUMER.DELETE.{stream}.{name}");
+        let stream = consumer.stream().as_str();
+        let verb = verb(ApiCall::ConsumerDelete, stream, consumer.name());
         let answer = self.call(&verb, &json!({})).await?;
         match parse::<Reply<Anything>>(&verb, &answer)?.error {
             Some(error) if error.code != 404 => Err(error.into_bus_error(&verb)),
@@ -252,7 +283,7 @@ impl Api {
         subject: &str,
     ) -> Result<Option<(u64, Vec<u8>)>, BusError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let verb = format!("STREAM.MSG.GET.{stream}");
+        let verb = verb(ApiCall::MessageGet, stream.as_str(), "");
         let answer = self
             .call(&verb, &json!({ "last_by_subj": subject }))
             .await?;
@@ -290,12 +321,18 @@ impl Api {
         let request = Request::new().payload(body.into());
         ask(
             &self.connection,
-            &format!("$JS.API.{verb}"),
+            &format!("{PREFIX}{verb}"),
             request,
             ANSWER_WITHIN,
         )
         .await
     }
+}
+
+/// The call without what all begin with: so it stands in messages.
+fn verb(call: ApiCall, stream: &str, consumer: &str) -> String {
+    let subject = call.subject(stream, consumer);
+    subject.strip_prefix(PREFIX).unwrap_or(&subject).to_owned()
 }
 
 fn unpack<T: DeserializeOwned>(verb: &str, answer: &[u8]) -> Result<T, BusError> {
@@ -314,4 +351,5 @@ fn parse<T: DeserializeOwned>(verb: &str, answer: &[u8]) -> Result<T, BusError> 
 
 /// Making a consumer writes and syncs files: on a slow disk, with others before it, that takes its time.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const PREFIX: &str = "$JS.API.";
 const PAGES_IN_FLIGHT: usize = 4;

@@ -3,20 +3,20 @@
 //! In this order: what is missing is made before anybody who needs it can connect; who may no longer connect goes before
 //! what they used does.
 
+mod change;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mesh_bus::{Asserted, BusError};
-use mesh_derive::{Plan, subject};
-use mesh_model::{ConsumerRef, ConsumerSpec, StreamName, StreamSpec};
+use mesh_derive::Plan;
+use mesh_model::{ConsumerRef, StreamName, StreamSpec};
 
 use crate::api::{Api, FoundConsumer, FoundStream};
+use crate::asserting::change::{change, changed, unchangeable};
 use crate::authority::Authority;
-use crate::definition::{
-    Difference, Fields, consumer_fields, consumer_refuses, differences, immutable, overlaid,
-    stream_fields, stream_refuses,
-};
+use crate::definition::{Fields, differences, immutable, overlaid, stream_fields, stream_refuses};
 use crate::memory::Memory;
 
 /// One bringing of a server to a plan.
@@ -51,14 +51,22 @@ impl Asserting<'_> {
             .into_iter()
             .filter_map(|stream| Some((stream.name()?.to_owned(), stream)))
             .collect();
-        let brought = self.bring_streams(&found, first).await;
+        for name in self.plan.streams.keys() {
+            if let Some(found) = found.get(name.as_str()) {
+                memory.places.saw_stream(name, found);
+            }
+        }
+        let brought = self.bring_streams(&found, first, memory).await;
         if let Err(error) = keep_epoch().await {
             let refused = self.refused.filter(|_| !error.is_final());
             return Err(refused.unwrap_or(error));
         }
         brought?;
         let consumers = self.list_consumers(&found).await?;
-        self.bring_consumers(&consumers).await?;
+        for (stream, consumers) in &consumers {
+            memory.places.saw(self.plan, stream, consumers);
+        }
+        self.bring_consumers(&found, &consumers, memory).await?;
         if let Some(users) = self
             .authority
             .bring_to(self.plan, &mut memory.loaded)
@@ -76,6 +84,7 @@ impl Asserting<'_> {
         &mut self,
         found: &BTreeMap<String, FoundStream>,
         first: &BTreeMap<StreamName, u64>,
+        memory: &mut Memory,
     ) -> Result<(), BusError> {
         for (name, spec) in &self.plan.streams {
             let declared = stream_fields(spec, self.replicas);
@@ -84,6 +93,7 @@ impl Asserting<'_> {
                 if let Some(first) = first.get(name) {
                     config.insert("first_seq".to_owned(), (*first).into());
                 }
+                memory.places.made_stream(name);
                 let outcome = self.api.create_stream(name, config).await;
                 self.note(format!("stream {name}: made"), outcome)?;
                 continue;
@@ -141,7 +151,13 @@ impl Asserting<'_> {
             .await
     }
 
-    async fn bring_consumers(&mut self, found: &Consumers) -> Result<(), BusError> {
+    async fn bring_consumers(
+        &mut self,
+        streams: &BTreeMap<String, FoundStream>,
+        found: &Consumers,
+        memory: &mut Memory,
+    ) -> Result<(), BusError> {
+        let first = memory.plan.is_none();
         let by_name: BTreeMap<(&str, &str), &Fields> = found
             .iter()
             .flat_map(|(stream, consumers)| {
@@ -153,7 +169,10 @@ impl Asserting<'_> {
         let mut changes = Vec::new();
         for (consumer, spec) in &self.plan.consumers {
             let there = by_name.get(&(consumer.stream().as_str(), consumer.name()));
-            match change(spec, there.copied()) {
+            let held = streams.get(consumer.stream().as_str());
+            let held = held.map_or(0, |stream| stream.state.last_seq);
+            let begins = || memory.places.begins(spec, first, held);
+            match change(spec, there.copied(), begins) {
                 Ok(Some(change)) => changes.push((consumer.clone(), change)),
                 Ok(None) => {}
                 Err(error) => self.refuse(error),
@@ -163,13 +182,23 @@ impl Asserting<'_> {
         let outcomes: Vec<_> = stream::iter(changes)
             .map(|(consumer, change)| async move {
                 let words = change.in_words(&consumer);
-                (words, change.carry_out(api, &consumer).await)
+                let outcome = change.carry_out(api, &consumer).await;
+                (consumer, words, outcome)
             })
             .buffer_unordered(WRITES_IN_FLIGHT)
             .collect()
             .await;
-        for (words, outcome) in outcomes {
-            self.note(words, outcome)?;
+        let mut ends = None;
+        for (consumer, words, outcome) in outcomes {
+            let spec = self.plan.consumers.get(&consumer);
+            if let (Some(spec), Ok(Some(stands))) = (spec, &outcome) {
+                memory.places.stands(spec, *stands);
+            }
+            let noted = self.note(words, outcome.map(drop));
+            ends = ends.or_else(|| noted.err());
+        }
+        if let Some(error) = ends {
+            return Err(error);
         }
         Ok(())
     }
@@ -244,6 +273,7 @@ impl Asserting<'_> {
         if self.refused.is_none() {
             memory.consumers = self.plan.consumers.keys().cloned().collect();
         }
+        memory.keep(self.plan);
         memory.plan = Some(self.plan.clone());
         memory.counts = BTreeMap::new();
         for consumer in self.plan.consumers.keys() {
@@ -287,82 +317,6 @@ pub(crate) async fn make_missing(
         }
     }
     Ok(())
-}
-
-/// What a consumer needs.
-enum Change {
-    Make(Fields),
-    Alter(Fields, Vec<Difference>),
-    MakeAnew(Fields, Difference),
-}
-
-impl Change {
-    fn in_words(&self, consumer: &ConsumerRef) -> String {
-        match self {
-            Self::Make(_) => format!("consumer {consumer}: made"),
-            Self::Alter(_, differences) => changed(&format!("consumer {consumer}"), differences),
-            Self::MakeAnew(_, difference) => format!(
-                "consumer {consumer}: deleted and made anew for {}, which cannot be changed in place; nothing is lost, its stream keeps each node's newest declaration",
-                difference.field
-            ),
-        }
-    }
-
-    async fn carry_out(self, api: &Api, consumer: &ConsumerRef) -> Result<(), BusError> {
-        match self {
-            Self::Make(config) => api.create_consumer(consumer, config).await,
-            Self::Alter(config, _) => api.update_consumer(consumer, config).await,
-            Self::MakeAnew(config, _) => {
-                api.delete_consumer(consumer).await?;
-                api.create_consumer(consumer, config).await
-            }
-        }
-    }
-}
-
-fn change(spec: &ConsumerSpec, found: Option<&Fields>) -> Result<Option<Change>, BusError> {
-    let declared = consumer_fields(spec);
-    let Some(found) = found else {
-        return Ok(Some(Change::Make(overlaid(&declared, None))));
-    };
-    let differences = differences(&declared, found);
-    if differences.is_empty() {
-        return Ok(None);
-    }
-    let Some(difference) = immutable(&differences, consumer_refuses) else {
-        let config = overlaid(&declared, Some(found));
-        return Ok(Some(Change::Alter(config, differences)));
-    };
-    let consumer = &spec.consumer;
-    if *consumer.stream() == subject::nodes_stream() {
-        let config = overlaid(&declared, None);
-        return Ok(Some(Change::MakeAnew(config, difference.clone())));
-    }
-    let remedy = format!(
-        "where it stands in the stream would be lost with it: let it settle what it has, delete consumer {} of stream {}, and it is made anew",
-        consumer.name(),
-        consumer.stream()
-    );
-    Err(unchangeable(
-        format!("consumer {consumer}"),
-        difference,
-        remedy,
-    ))
-}
-
-fn changed(what: &str, differences: &[Difference]) -> String {
-    let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
-    format!("{what}: changed {}", fields.join(", "))
-}
-
-fn unchangeable(what: String, difference: &Difference, remedy: String) -> BusError {
-    BusError::Immutable {
-        what,
-        field: difference.field.clone(),
-        found: difference.found.to_string(),
-        wanted: difference.wanted.to_string(),
-        remedy,
-    }
 }
 
 const WRITES_IN_FLIGHT: usize = 16;

@@ -128,7 +128,7 @@ pub(crate) fn consumer_spec(
         ack_wait_secs: secs("ack_wait"),
         max_ack_pending: u32::try_from(number("max_ack_pending")).unwrap_or(u32::MAX),
         deliver_policy: match text("deliver_policy") {
-            Some("new") => DeliverPolicy::New,
+            Some("new" | GOES_ON) => DeliverPolicy::New,
             _ => DeliverPolicy::All,
         },
     })
@@ -140,7 +140,7 @@ pub(crate) fn differences(declared: &Fields, found: &Fields) -> Vec<Difference> 
         .iter()
         .filter_map(|(field, wanted)| {
             let found = found_value(field, found);
-            (!same(wanted, &found)).then(|| Difference {
+            (!same(wanted, &found) && !goes_on(field, wanted, &found)).then(|| Difference {
                 field: field.clone(),
                 found,
                 wanted: wanted.clone(),
@@ -154,6 +154,9 @@ pub(crate) fn overlaid(declared: &Fields, found: Option<&Fields>) -> Fields {
     let mut sent = found.cloned().unwrap_or_default();
     sent.remove(FILTER);
     for (field, value) in declared {
+        if goes_on(field, value, &found_value(field, &sent)) {
+            continue;
+        }
         if is_default(value) {
             sent.remove(field);
         } else {
@@ -161,6 +164,20 @@ pub(crate) fn overlaid(declared: &Fields, found: Option<&Fields>) -> Fields {
         }
     }
     sent
+}
+
+/// What to send for a consumer that was there before: it goes on with the message of this sequence.
+pub(crate) fn going_on(declared: &Fields, at: u64) -> Fields {
+    let mut sent = overlaid(declared, None);
+    sent.insert(DELIVER_POLICY.to_owned(), json!(GOES_ON));
+    sent.insert("opt_start_seq".to_owned(), json!(at));
+    sent
+}
+
+/// Whether this is how a consumer that begins with what is new was made when it went on: the policy says how a consumer
+/// begins, is never changed, and has no meaning afterwards.
+fn goes_on(field: &str, wanted: &Value, found: &Value) -> bool {
+    field == DELIVER_POLICY && wanted == "new" && found == GOES_ON
 }
 
 /// The first field that cannot be changed where it stands, if one of these is.
@@ -229,6 +246,9 @@ fn nanos(secs: u64) -> u64 {
     secs.saturating_mul(1_000_000_000)
 }
 
+const DELIVER_POLICY: &str = "deliver_policy";
+/// The policy of a consumer that begins with a certain message.
+const GOES_ON: &str = "by_start_sequence";
 const FILTER: &str = "filter_subject";
 const FILTERS: &str = "filter_subjects";
 
@@ -301,6 +321,30 @@ mod tests {
         assert_eq!(sent.get("inactive_threshold"), None);
         assert_eq!(sent.get("filter_subject"), None);
         assert_eq!(differences(&consumer(), &sent), []);
+    }
+
+    #[test]
+    fn one_that_goes_on_is_as_one_that_began_with_what_is_new_and_stays_so() {
+        let mut declared = consumer();
+        declared.insert("deliver_policy".to_owned(), json!("new"));
+        let mut found = going_on(&declared, 7);
+        assert_eq!(found.get("opt_start_seq"), Some(&json!(7)));
+        assert_eq!(differences(&declared, &found), []);
+        found.insert("ack_wait".to_owned(), json!(1));
+        let [difference] = &differences(&declared, &found)[..] else {
+            panic!()
+        };
+        assert_eq!(difference.field, "ack_wait");
+        // A server takes no other policy of one that is there.
+        let sent = overlaid(&declared, Some(&found));
+        assert_eq!(
+            sent.get("deliver_policy"),
+            Some(&json!("by_start_sequence"))
+        );
+        assert_eq!(sent.get("opt_start_seq"), Some(&json!(7)));
+        // One that has to read everything is not as it should be.
+        let differences = differences(&consumer(), &going_on(&consumer(), 7));
+        assert!(immutable(&differences, consumer_refuses).is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::{Message, StatusCode, Subscriber};
 use futures_util::{FutureExt, StreamExt};
 use mesh_bus::{BusError, Delivery, MessageKey, Queue};
-use mesh_derive::is_ack_of;
+use mesh_derive::{ApiCall, is_ack_of};
 use mesh_model::{BusFacts, ConsumerRef, Subject};
 use tokio::time::Instant;
 
@@ -100,8 +100,8 @@ impl Puller {
                 })
             }
         };
-        let (stream, name) = (self.consumer.stream(), self.consumer.name());
-        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}");
+        let stream = self.consumer.stream().as_str();
+        let subject = ApiCall::ConsumerNext.subject(stream, self.consumer.name());
         let body = format!(
             "{{\"batch\":{max},\"expires\":{},\"idle_heartbeat\":{}}}",
             EXPIRES.as_nanos(),

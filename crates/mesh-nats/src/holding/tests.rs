@@ -37,6 +37,7 @@ fn plan() -> Plan {
 fn as_derived(plan: &Plan) -> OnServer {
     let streams = plan.streams.values().map(|spec| FoundStream {
         config: stream_fields(spec, 1),
+        created: String::new(),
         state: StreamState::default(),
     });
     let mut consumers: BTreeMap<StreamName, Vec<FoundConsumer>> = BTreeMap::new();
@@ -45,6 +46,7 @@ fn as_derived(plan: &Plan) -> OnServer {
         of.push(FoundConsumer {
             name: spec.consumer.name().to_owned(),
             config: consumer_fields(spec),
+            ..FoundConsumer::default()
         });
     }
     OnServer {
@@ -122,6 +124,7 @@ fn a_consumer_nobody_derived_is_named_and_what_follows_of_it() {
         of.push(FoundConsumer {
             name: "spy".to_owned(),
             config,
+            ..FoundConsumer::default()
         });
     });
     assert!(
