@@ -177,7 +177,7 @@ pub fn programs() -> anyhow::Result<Option<PathBuf>> {
         let dir = program.parent().context("MESH_TEST_NATS is no path")?;
         return Ok(Some(dir.to_owned()));
     }
-    if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
+    if mesh_testkit::in_ci() {
         bail!("MESH_TEST_NATS is not set, and in CI every live test runs");
     }
     eprintln!("did not run: MESH_TEST_NATS is not set");

@@ -87,11 +87,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Runs the live tests, counting. A missing server is a failure, and so is a run of no test.
 pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
     let server = options.over(Bus::Nats).then(server).transpose()?;
-    let brokers = if options.over(Bus::Amqp) {
-        brokers::all()?
-    } else {
-        Vec::new()
-    };
     let metadata = Metadata::read()?;
     let before = tally.ran();
     let others = live(
@@ -101,22 +96,39 @@ pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
     );
     let variables: Variables = server.into_iter().map(|it| (SERVER, it)).collect();
     let mut outcome = run_all(&others, "", &variables, tally);
-    let over_amqp = live(
-        &metadata,
-        &|need| need == Need::Amqp && options.wants(need),
-        &read,
-    );
-    for broker in &brokers {
-        let watch = Stopwatch::start();
-        let against = format!(" against {broker}");
-        let run = run_all(&over_amqp, &against, broker.variables(), tally);
-        let seconds = watch.elapsed().as_secs();
-        step(format_args!("over AMQP{against}: {seconds} s"));
-        outcome = outcome.and(run);
+    if options.over(Bus::Amqp) {
+        outcome = outcome.and(over_amqp(&metadata, brokers::all(), tally));
     }
     outcome?;
     ensure!(tally.ran() > before, "no live test ran");
     Ok(())
+}
+
+/// Runs the targets that need a RabbitMQ against each there is. Where one cannot be had they fail, and nothing else does.
+fn over_amqp(
+    metadata: &Metadata,
+    brokers: Result<Vec<brokers::Broker>>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let targets = live(metadata, &|need| need == Need::Amqp, &read);
+    let brokers = brokers.with_context(|| {
+        let named = targets.iter().flat_map(|(_, targets)| targets);
+        let names: Vec<&str> = named.map(String::as_str).collect();
+        tally.failed += names.iter().map(|_| 1).sum::<u64>();
+        let missing = format!("these have no broker: {}", names.join(", "));
+        step(format_args!("FAILED: {missing}"));
+        missing
+    })?;
+    let mut outcome = Ok(());
+    for broker in &brokers {
+        let watch = Stopwatch::start();
+        let against = format!(" against {broker}");
+        let run = run_all(&targets, &against, broker.variables(), tally);
+        let seconds = watch.elapsed().as_secs();
+        step(format_args!("over AMQP{against}: {seconds} s"));
+        outcome = outcome.and(run);
+    }
+    outcome
 }
 
 /// Runs targets, all of them even when one fails. The first failure is the outcome.
@@ -249,6 +261,30 @@ mod tests {
         };
         let options = Options { only, faults };
         live(&metadata, &|need| options.wants(need), &read)
+    }
+
+    #[test]
+    fn without_a_broker_the_targets_that_need_one_fail_and_say_what_to_do() {
+        let metadata = json!({
+            "packages": [{
+                "id": "live-tests", "name": "live-tests", "manifest_path": "Cargo.toml", "dependencies": [],
+                "targets": [
+                    {"name": "amqp_flow", "kind": ["test"], "src_path": "amqp_flow"},
+                    {"name": "enrolment", "kind": ["test"], "src_path": "enrolment"},
+                ],
+            }],
+            "workspace_members": ["live-tests"],
+            "resolve": {"nodes": []},
+        });
+        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
+        let mut tally = Tally::default();
+        let none = Err(anyhow::anyhow!("run `cargo xtask setup`"));
+        let error = over_amqp(&metadata, none, &mut tally).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "these have no broker: amqp_flow: run `cargo xtask setup`"
+        );
+        assert_eq!((tally.passed, tally.failed), (0, 1));
     }
 
     fn of(package: &str, targets: &[&str]) -> (String, Vec<String>) {

@@ -2,3 +2,8 @@
 
 pub mod rabbitmq;
 pub mod sim;
+
+/// Whether this runs in continuous integration, where nothing may be left out: `CI` is set, to whatever.
+pub fn in_ci() -> bool {
+    std::env::var_os("CI").is_some()
+}

@@ -4,7 +4,7 @@ mod management;
 mod start;
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -28,6 +28,12 @@ enum Statistics {
     None,
     /// All it collects now and then.
     Kept,
+}
+
+/// Where the program of the installed RabbitMQ is, if one is installed.
+pub fn installed() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Program::found(Path::new("/"), &path)
 }
 
 type Shared = OnceLock<Result<Option<Broker>, String>>;
@@ -68,7 +74,7 @@ impl Broker {
         let missing = format!(
             "no RabbitMQ is installed (`cargo xtask setup` installs one) and {AMQP} names none"
         );
-        if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
+        if crate::in_ci() {
             bail!("{missing}, and in CI every live test runs");
         }
         said_aloud(&missing);

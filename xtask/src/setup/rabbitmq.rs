@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use mesh_testkit::rabbitmq::installed as installed_at;
 
 use super::{quietly, step, succeed};
 
 const PACKAGE: &str = "rabbitmq-server";
-/// Where Debian and Ubuntu put the broker's own program.
-const PROGRAM: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+/// What there is to do besides.
+const OTHERWISE: &str = "name a broker for tests alone in MESH_TEST_AMQP and MESH_TEST_AMQP_HTTP";
 /// What a package asks before it starts a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
@@ -21,40 +22,47 @@ pub(crate) struct Installed {
     pub(crate) version: Option<String>,
 }
 
+/// The RabbitMQ that is installed. Nothing is done when there is none.
+pub(super) fn there() -> Result<Installed> {
+    missing_or(installed_at())
+}
+
+fn missing_or(program: Option<PathBuf>) -> Result<Installed> {
+    let program = program.with_context(|| {
+        format!(
+            "{PACKAGE} is not installed; run `cargo xtask setup`, which installs it, or {OTHERWISE}"
+        )
+    })?;
+    Ok(Installed {
+        program,
+        version: version(),
+    })
+}
+
 /// A RabbitMQ, installed first when there is none.
 pub(super) fn installed() -> Result<Installed> {
-    if let Some(program) = found() {
-        let version = version();
-        let known = version.as_deref().unwrap_or("of a version unknown");
+    if let Ok(installed) = there() {
+        let known = installed.version.as_deref();
+        let known = known.unwrap_or("of a version unknown");
         step(format_args!("{PACKAGE} {known} already there"));
-        return Ok(Installed { program, version });
+        return Ok(installed);
     }
     let root = Root::find()?;
     step(format_args!("{PACKAGE}: installing it with apt-get"));
     succeed(root.command("apt-get").args(["update", "-qq"]))?;
-    without_starting(Path::new(POLICY), &root, || {
-        let mut install = root.command("env");
-        install.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "install"]);
-        install.args(["-y", "-qq", "--no-install-recommends", PACKAGE]);
-        succeed(&mut install)
-    })?;
+    let mut install = without_starting(&root, Path::new(POLICY));
+    install.args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    install.args(["install", "-y", "-qq", "--no-install-recommends", PACKAGE]);
+    succeed(&mut install)?;
     // The next start of the machine is none of ours, either. Without systemd there is nothing to tell.
     quietly(root.command("systemctl").args(["disable", PACKAGE]));
-    let program =
-        found().with_context(|| format!("{PACKAGE} is installed, and not at {PROGRAM}"))?;
+    let program = installed_at().with_context(|| {
+        format!("{PACKAGE} was installed, and its program is neither where Debian puts it nor in the path")
+    })?;
     let version = version();
     let known = version.as_deref().unwrap_or_default();
     step(format_args!("{PACKAGE} {known} installed, not started"));
     Ok(Installed { program, version })
-}
-
-fn found() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path).map(|dir| dir.join(PACKAGE));
-    [PathBuf::from(PROGRAM)]
-        .into_iter()
-        .chain(in_path)
-        .find(|program| program.is_file())
 }
 
 fn version() -> Option<String> {
@@ -75,8 +83,7 @@ struct Root {
 impl Root {
     fn find() -> Result<Self> {
         let otherwise = format!(
-            "install {PACKAGE} (on Debian as root: apt-get install {PACKAGE}), or name a broker for tests alone in \
-             MESH_TEST_AMQP and MESH_TEST_AMQP_HTTP"
+            "install {PACKAGE} (on Debian as root: apt-get install {PACKAGE}), or {OTHERWISE}"
         );
         ensure!(
             quietly(Command::new("apt-get").arg("--version")),
@@ -105,22 +112,24 @@ impl Root {
     }
 }
 
-/// Does something while packages are told to start no service. A machine that has its own word on that keeps it.
-fn without_starting(policy: &Path, root: &Root, act: impl FnOnce() -> Result<()>) -> Result<()> {
-    if policy.exists() {
-        return act();
-    }
-    let mut deny = root.command("sh");
-    deny.args([
-        "-c",
-        "printf '#!/bin/sh\\nexit 101\\n' > \"$1\" && chmod 755 \"$1\"",
-        "sh",
-    ]);
-    succeed(deny.arg(policy))?;
-    let outcome = act();
-    succeed(root.command("rm").arg("-f").arg(policy))?;
-    outcome
+/// What runs a command, which is to follow, while packages are told to start no service. However that ends, and if it is
+/// interrupted, the machine is told no longer. One that has its own word on that keeps it.
+fn without_starting(root: &Root, policy: &Path) -> Command {
+    let mut command = root.command("sh");
+    command.args(["-c", WITHOUT_STARTING, "sh"]).arg(policy);
+    command
 }
+
+/// A shell ends its traps with itself, and with it the file; one that was killed leaves ours, and the next run knows it.
+const WITHOUT_STARTING: &str = r#"
+policy=$1; shift
+ours='# Of cargo xtask setup, for as long as it installs.'
+if [ -e "$policy" ] && ! grep -qxF "$ours" "$policy"; then exec "$@"; fi
+trap 'rm -f "$policy"' EXIT
+trap 'exit 130' HUP INT TERM
+printf '#!/bin/sh\n%s\nexit 101\n' "$ours" > "$policy" && chmod 755 "$policy" || exit 1
+"$@"
+"#;
 
 #[cfg(test)]
 mod tests {
@@ -128,22 +137,44 @@ mod tests {
 
     const OURSELVES: Root = Root { through: None };
 
+    /// Runs a line of shell, in which `$1` is the policy, without starting anything; how that ended.
+    fn run(policy: &Path, line: &str) -> Option<i32> {
+        let mut command = without_starting(&OURSELVES, policy);
+        command.args(["sh", "-c", line, "sh"]).arg(policy);
+        command.status().unwrap().code()
+    }
+
     #[test]
     fn nothing_is_started_while_it_is_installed_and_the_machine_is_left_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
-        let asked = || {
-            Command::new(&policy)
-                .args(["rabbitmq-server", "start"])
-                .status()
-        };
-        let denied = || {
-            assert_eq!(asked()?.code(), Some(101));
-            Ok(())
-        };
-        without_starting(&policy, &OURSELVES, denied).unwrap();
+        assert_eq!(
+            run(&policy, "\"$1\" rabbitmq-server start; test $? = 101"),
+            Some(0)
+        );
         assert!(!policy.exists());
-        without_starting(&policy, &OURSELVES, || bail!("no network")).unwrap_err();
+        assert_eq!(run(&policy, "exit 100"), Some(100));
+        assert!(!policy.exists());
+    }
+
+    #[test]
+    fn an_install_that_is_interrupted_leaves_nothing() {
+        for signal in ["HUP", "INT", "TERM"] {
+            let folder = tempfile::tempdir().unwrap();
+            let policy = folder.path().join("policy-rc.d");
+            let interrupted = format!("test -x \"$1\" && kill -{signal} $PPID");
+            assert_eq!(run(&policy, &interrupted), Some(130), "{signal}");
+            assert!(!policy.exists(), "{signal}");
+        }
+    }
+
+    #[test]
+    fn what_an_install_that_was_killed_left_is_taken_away_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy-rc.d");
+        assert_eq!(run(&policy, "kill -KILL $PPID"), None);
+        assert!(policy.exists());
+        assert_eq!(run(&policy, "\"$1\"; test $? = 101"), Some(0));
         assert!(!policy.exists());
     }
 
@@ -152,8 +183,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
         std::fs::write(&policy, "its own").unwrap();
-        without_starting(&policy, &OURSELVES, || Ok(())).unwrap();
+        assert_eq!(run(&policy, "exit 0"), Some(0));
         assert_eq!(std::fs::read_to_string(&policy).unwrap(), "its own");
+    }
+
+    #[test]
+    fn a_broker_that_is_missing_is_told_of_with_what_to_run_and_not_installed() {
+        let error = missing_or(None).unwrap_err().to_string();
+        assert!(
+            error.contains("`cargo xtask setup`") && error.contains("MESH_TEST_AMQP"),
+            "{error}"
+        );
     }
 
     #[test]

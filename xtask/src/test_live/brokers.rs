@@ -45,7 +45,7 @@ impl fmt::Display for Broker {
     }
 }
 
-/// All of them, set up first. In CI a newer one that cannot be had is an error; elsewhere it is said aloud.
+/// All of them. The installed one has to be there; a newer one is unpacked into a folder of ours. In CI a newer one that cannot be had is an error; elsewhere it is said aloud.
 pub(super) fn all() -> Result<Vec<Broker>> {
     let named = |name| std::env::var_os(name).map(PathBuf::from);
     if let Some(at) = named(BROKER) {
@@ -54,8 +54,8 @@ pub(super) fn all() -> Result<Vec<Broker>> {
     if let Some(root) = named(ROOT) {
         return Ok(vec![Broker::new(format!("RabbitMQ in {}", root.display()))]);
     }
-    let ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-    let (brokers, missing) = both(setup::rabbitmq()?, setup::rabbitmq_4, ci)?;
+    let installed = setup::rabbitmq()?;
+    let (brokers, missing) = both(installed, setup::rabbitmq_4, mesh_testkit::in_ci())?;
     if let Some(missing) = missing {
         step(format_args!("NOT RUN against RabbitMQ 4: {missing}"));
     }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// The binary; nothing when nobody says where it is, which is said aloud and fails the test in CI.
 pub(crate) fn nats_server() -> Option<PathBuf> {
     let binary = std::env::var_os("MESH_TEST_NATS").map(PathBuf::from);
-    let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+    let in_ci = std::env::var_os("CI").is_some();
     assert!(
         may_run(binary.is_some(), in_ci),
         "{NOT_SET}, and in CI every live test runs"

@@ -1,6 +1,6 @@
 //! Which broker is started: the installed one, or one unpacked into a folder, with the Erlang unpacked beside it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -28,15 +28,17 @@ const PACKAGED: &str = "usr/lib/rabbitmq/bin/rabbitmq-server";
 impl Program {
     /// The installed one.
     pub(in crate::rabbitmq) fn installed() -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let in_path = std::env::split_paths(&path).map(|dir| dir.join("rabbitmq-server"));
-        let debian = Path::new("/").join(PACKAGED);
-        let mut files = [debian].into_iter().chain(in_path);
-        let file = files.find(|program| {
+        crate::rabbitmq::installed().map(Self::at)
+    }
+
+    /// The program that a distribution installed below a root, or else one in the path.
+    pub(in crate::rabbitmq) fn found(root: &Path, path: &OsStr) -> Option<PathBuf> {
+        let in_path = std::env::split_paths(path).map(|dir| dir.join("rabbitmq-server"));
+        let mut files = [root.join(PACKAGED)].into_iter().chain(in_path);
+        files.find(|program| {
             let real = program.canonicalize();
             real.is_ok_and(|real| real.is_file() && !real.ends_with("rabbitmq-script-wrapper"))
-        });
-        file.map(Self::at)
+        })
     }
 
     /// The one below a folder.
@@ -100,6 +102,23 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn what_changes_the_user_first_is_not_taken_for_the_broker() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sbin, local) = (dir.path().join("usr/sbin"), dir.path().join("local"));
+        for folder in [&sbin, &local] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let wrapper = dir.path().join("usr/sbin/rabbitmq-script-wrapper");
+        fs::write(&wrapper, "").unwrap();
+        symlink(&wrapper, sbin.join("rabbitmq-server")).unwrap();
+        let path = std::env::join_paths([&sbin, &local]).unwrap();
+        assert_eq!(Program::found(dir.path(), &path), None);
+        fs::write(local.join("rabbitmq-server"), "").unwrap();
+        let own = local.join("rabbitmq-server");
+        assert_eq!(Program::found(dir.path(), &path), Some(own));
+    }
 
     #[test]
     fn an_unpacked_broker_is_started_with_the_erlang_beside_it() {
