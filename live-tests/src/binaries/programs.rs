@@ -12,30 +12,35 @@ use serde_json::Value;
 
 use crate::server;
 
-/// The mesh's programs, and the folder of `nats-server`.
+/// The mesh's programs, and the folder of `nats-server` where that is needed.
 #[derive(Debug)]
 pub(super) struct Programs {
-    built: BTreeMap<String, PathBuf>,
-    nats: PathBuf,
+    built: &'static BTreeMap<String, PathBuf>,
+    nats: Option<PathBuf>,
 }
 
 /// What is built.
 const PACKAGES: [&str; 5] = ["controller", "node-agent", "enrol", "meshctl", "hello"];
 
 impl Programs {
-    /// The programs; nothing when nobody says where `nats-server` is, which is said aloud and in CI an error.
-    pub(super) fn get() -> anyhow::Result<Option<&'static Self>> {
-        static BUILT: OnceLock<Result<BTreeMap<String, PathBuf>, String>> = OnceLock::new();
-        static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+    /// The programs and `nats-server`; nothing when nobody says where that is, which is said aloud and in CI an error.
+    pub(super) fn get() -> anyhow::Result<Option<Self>> {
         let Some(nats) = server::programs()? else {
             return Ok(None);
         };
+        let nats = Some(nats);
+        Ok(Some(Self {
+            nats,
+            ..Self::without_nats()?
+        }))
+    }
+
+    /// The programs alone, for a mesh on another bus.
+    pub(super) fn without_nats() -> anyhow::Result<Self> {
+        static BUILT: OnceLock<Result<BTreeMap<String, PathBuf>, String>> = OnceLock::new();
         let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
         let built = built.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-        Ok(Some(PROGRAMS.get_or_init(|| Self {
-            built: built.clone(),
-            nats,
-        })))
+        Ok(Self { built, nats: None })
     }
 
     /// One of them.
@@ -48,7 +53,7 @@ impl Programs {
     /// Where programs are looked up: the server and the modules of `examples/hello` first.
     pub(super) fn search_path(&self) -> anyhow::Result<OsString> {
         let inherited = std::env::var_os("PATH").unwrap_or_default();
-        let own = [Some(self.nats.as_path()), self.path("controller")?.parent()];
+        let own = [self.nats.as_deref(), self.path("controller")?.parent()];
         let own = own.into_iter().flatten().map(Path::to_owned);
         let all = own.chain(std::env::split_paths(&inherited));
         Ok(std::env::join_paths(all)?)

@@ -10,17 +10,18 @@ use anyhow::{Context, bail, ensure};
 use mesh_model::{Generation, Seq};
 use serde_json::Value;
 
+use super::broker::Vhost;
 use super::programs::Programs;
 use super::remains::{self, Process};
 use super::service::{Said, Service, tail};
-use super::wire::{self, Publisher};
 use crate::patience::{eventually, within};
-use crate::tool::Tool;
 
 /// A mesh on this machine.
 #[derive(Debug)]
 pub struct Site {
-    programs: &'static Programs,
+    programs: Programs,
+    /// Of a mesh over RabbitMQ.
+    pub(super) broker: Option<Vhost>,
     state_dir: PathBuf,
     controller: Option<Service>,
     agents: BTreeMap<String, Service>,
@@ -34,17 +35,22 @@ impl Site {
         let Some(programs) = Programs::get()? else {
             return Ok(None);
         };
+        Self::with(programs, None).map(Some)
+    }
+
+    pub(super) fn with(programs: Programs, broker: Option<Vhost>) -> anyhow::Result<Self> {
         mesh_host::install_tls();
         let dir = tempfile::tempdir()?;
         let site = Self {
             programs,
+            broker,
             state_dir: dir.path().join("controller"),
             controller: None,
             agents: BTreeMap::new(),
             dir,
         };
         site.write("controller.toml", "version = 1\n")?;
-        Ok(Some(site))
+        Ok(site)
     }
 
     /// The folder.
@@ -261,11 +267,6 @@ impl Site {
             .ok()?;
         Ok(())
     }
-
-    /// The bus, as an operator's tool sees it.
-    pub async fn tool(&self) -> anyhow::Result<Tool> {
-        wire::tool(&self.state_dir, self.server()?.1).await
-    }
 }
 
 /// The hosts.
@@ -329,12 +330,6 @@ impl Site {
     /// Everything a host's agents said.
     pub fn agent_log(&self, node: &str) -> String {
         self.agents.get(node).map(Service::log).unwrap_or_default()
-    }
-
-    /// Somebody with a node's credential, in place of its agent.
-    pub async fn publisher(&self, node: &str) -> anyhow::Result<Publisher> {
-        let (generation, (_, port)) = (self.declared(node).await?, self.server()?);
-        Publisher::connect(&self.home(node), port, node, generation).await
     }
 
     /// Every process of this site, whoever started it.

@@ -17,6 +17,7 @@ use mesh_nats::{Credential, Endpoint, NatsNode};
 use mesh_wire::encode_report;
 use serde_json::{Value, json};
 
+use super::site::Site;
 use crate::patience::soon;
 use crate::server::{DIALLING, Server};
 use crate::tool::Tool;
@@ -31,9 +32,23 @@ pub struct Publisher {
     asked: u64,
 }
 
+/// The bus of a mesh over NATS.
+impl Site {
+    /// It, as an operator's tool sees it.
+    pub async fn tool(&self) -> anyhow::Result<Tool> {
+        tool(self.state_dir(), self.server()?.1).await
+    }
+
+    /// Somebody with a node's credential, in place of its agent.
+    pub async fn publisher(&self, node: &str) -> anyhow::Result<Publisher> {
+        let (generation, (_, port)) = (self.declared(node).await?, self.server()?);
+        Publisher::connect(&self.home(node), port, node, generation).await
+    }
+}
+
 impl Publisher {
     /// Over what enrolment left in `home`, about the node's newest declaration.
-    pub(super) async fn connect(
+    async fn connect(
         home: &Path,
         port: u16,
         node: &str,
@@ -105,7 +120,7 @@ fn modules(bytes: usize) -> anyhow::Result<BTreeMap<ModuleName, ModuleReport>> {
 const LINE: usize = 500;
 
 /// A tool with the controller's key, on a connection of its own.
-pub(super) async fn tool(state_dir: &Path, port: u16) -> anyhow::Result<Tool> {
+async fn tool(state_dir: &Path, port: u16) -> anyhow::Result<Tool> {
     let seed = std::fs::read_to_string(state_dir.join("keys/controller.seed"))?;
     let ca = std::fs::read_to_string(state_dir.join("tls/ca.pem"))?;
     let client = ConnectOptions::with_nkey(seed.trim().to_owned())

@@ -1,0 +1,104 @@
+//! A mesh of real programs over RabbitMQ: on the broker of the tests, with a virtual host of its own.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Context;
+use mesh_agent::AgentConfig;
+use mesh_amqp::{AmqpNode, Credential, Dialling, Endpoint, FirstAttempt};
+use mesh_auth::creds::Credentials;
+use mesh_testkit::rabbitmq::Broker;
+
+use super::programs::Programs;
+use super::site::Site;
+
+/// What a mesh has of the broker. Dropped, it is gone with everything in it.
+#[derive(Debug)]
+pub(super) struct Vhost {
+    broker: &'static Broker,
+    name: String,
+}
+
+impl Site {
+    /// A folder in which nothing runs yet, of a mesh over RabbitMQ; nothing when there is none, which was said aloud.
+    pub fn over_amqp() -> anyhow::Result<Option<Self>> {
+        let Some(vhost) = Vhost::take()? else {
+            return Ok(None);
+        };
+        let site = Self::with(Programs::without_nats()?, Some(vhost))?;
+        let vhost = site.broker.as_ref().context("it was given")?;
+        let text = vhost.configuration(site.dir())?;
+        site.write("controller.toml", &text)?;
+        Ok(Some(site))
+    }
+
+    /// Somebody with a node's credential, beside its agent; as who no longer has it is refused.
+    pub async fn as_node(&self, node: &str) -> anyhow::Result<AmqpNode> {
+        let config = AgentConfig::read(&self.home(node).join("agent.toml"))?;
+        let credential = Credentials::read(&config.credential)?;
+        let credential = Credential::of_seed(credential.key().seed().expose());
+        let endpoint = Endpoint::of_urls(&config.urls, None, "a test")?;
+        let dialling = Dialling {
+            first: FirstAttempt::MustSucceed,
+            seed: 7,
+        };
+        Ok(AmqpNode::connect(&endpoint, &credential, &config.node, dialling).await?)
+    }
+
+    /// The names of the mesh's users on the broker, without what they begin with.
+    pub fn users(&self) -> anyhow::Result<Vec<String>> {
+        self.broker.as_ref().context("it is over RabbitMQ")?.users()
+    }
+}
+
+impl Vhost {
+    fn take() -> anyhow::Result<Option<Self>> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let broker = Broker::shared()?;
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(broker.map(|broker| Self {
+            broker,
+            name: format!("site-{}-{nth}", std::process::id()),
+        }))
+    }
+
+    /// What a controller is told of it; who provisions stands in a file of its own in `dir`.
+    fn configuration(&self, dir: &Path) -> anyhow::Result<String> {
+        let tool = self.broker.management();
+        let (user, password) = tool.credentials()?;
+        let file = dir.join("provisioner");
+        std::fs::write(&file, format!("{user}:{password}\n"))?;
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600))?;
+        let (amqp, http, name) = (self.broker.amqp(), tool.at(), &self.name);
+        Ok(format!(
+            "version = 1\n[bus]\ndefault = \"amqp\"\n[bus.amqp]\nurl = \"amqp://{amqp}/{name}?users={name}.\"\n\
+             management_url = \"http://{http}\"\nprovisioner_file = \"{}\"\n",
+            file.display()
+        ))
+    }
+
+    fn users(&self) -> anyhow::Result<Vec<String>> {
+        let users = self.broker.management().get("users?columns=name")?;
+        let users = users.as_array().context("users are a list")?;
+        let names = users.iter().filter_map(|user| user.get("name")?.as_str());
+        let own = names.filter_map(|name| name.strip_prefix(&self.name)?.strip_prefix('.'));
+        Ok(own.map(str::to_owned).collect())
+    }
+
+    fn clear(&self) -> anyhow::Result<()> {
+        let tool = self.broker.management();
+        for user in self.users()? {
+            tool.ask("DELETE", &format!("users/{}.{user}", self.name), None)?;
+        }
+        tool.ask("DELETE", &format!("vhosts/{}", self.name), None)?;
+        Ok(())
+    }
+}
+
+impl Drop for Vhost {
+    fn drop(&mut self) {
+        // What is left behind goes with the broker, or is seen there.
+        let _left = self.clear();
+    }
+}
