@@ -1,18 +1,15 @@
 //! The name of a group of readers, each message for one of them.
 
-use std::fmt;
 use std::ops::Deref;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
+use crate::text::texts;
 use crate::{ConsumerRef, SeatName};
 
-/// The group that subscribers of one subject form: a word, which on the wire stands between others. No white space, no
-/// control character, not nothing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct QueueGroup(String);
+texts! {
+    /// The group that subscribers of one subject form: a word, which on the wire stands between others. No white space, no
+    /// control character, not nothing.
+    QueueGroup or InvalidQueueGroup;
+}
 
 /// A text that names no group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,13 +48,8 @@ impl QueueGroup {
                 group: text,
                 character,
             }),
-            None => Ok(Self(text)),
+            None => Ok(Self(text.into())),
         }
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
@@ -68,43 +60,17 @@ impl Deref for QueueGroup {
     }
 }
 
-impl FromStr for QueueGroup {
-    type Err = InvalidQueueGroup;
-    fn from_str(text: &str) -> Result<Self, InvalidQueueGroup> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<String> for QueueGroup {
-    type Error = InvalidQueueGroup;
-    fn try_from(text: String) -> Result<Self, InvalidQueueGroup> {
-        Self::new(text)
-    }
-}
-
-impl From<QueueGroup> for String {
-    fn from(group: QueueGroup) -> Self {
-        group.0
-    }
-}
-
 /// The readers of a consumer.
 impl From<&ConsumerRef> for QueueGroup {
     fn from(consumer: &ConsumerRef) -> Self {
-        Self(consumer.name().to_owned())
+        Self(consumer.name().into())
     }
 }
 
 /// Whoever could hold a seat.
 impl From<&SeatName> for QueueGroup {
     fn from(seat: &SeatName) -> Self {
-        Self(seat.as_str().to_owned())
-    }
-}
-
-impl fmt::Display for QueueGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        Self(seat.as_str().into())
     }
 }
 

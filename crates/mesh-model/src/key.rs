@@ -1,10 +1,10 @@
 //! Public keys and sealed bytes: what is known of a principal besides its name. No secret is ever one of these.
 
 use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::text::texts;
 
 /// A text that is no public key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,15 +80,9 @@ fn encoded(text: &str, kind: u8) -> bool {
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident, $what:literal, $letter:literal, $kind:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-        #[serde(try_from = "String")]
-        pub struct $name(Arc<str>);
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
+        texts! {
+            $(#[$doc])*
+            $name or InvalidPublicKey;
         }
 
         impl $name {
@@ -106,43 +100,6 @@ macro_rules! keys {
             /// The key that has these bytes.
             pub fn from_raw(raw: [u8; 32]) -> Self {
                 Self(encode($kind, raw).into())
-            }
-
-            /// The key as text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = InvalidPublicKey;
-            fn try_from(text: String) -> Result<Self, InvalidPublicKey> {
-                Self::new(text)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = InvalidPublicKey;
-            fn from_str(text: &str) -> Result<Self, InvalidPublicKey> {
-                Self::new(text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(key: $name) -> Self {
-                key.0.as_ref().to_owned()
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
             }
         }
     )*};

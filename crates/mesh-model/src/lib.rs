@@ -17,6 +17,7 @@ mod records;
 mod report;
 mod spec;
 mod subject;
+mod text;
 
 pub use declaration::{Declaration, Restart, Run, Workload};
 pub use declared::{Declared, Labels, MeshError, Placement, Selector, labels_too_large};

@@ -6,9 +6,10 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::text::texts;
 
 /// What a name was meant to name; used in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,15 +169,9 @@ fn dotted(text: &str) -> Result<(), NameRule> {
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident: $kind:ident by $rule:path;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-        #[serde(try_from = "String")]
-        pub struct $name(Arc<str>);
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
+        texts! {
+            $(#[$doc])*
+            $name or InvalidName;
         }
 
         impl $name {
@@ -187,49 +182,6 @@ macro_rules! names {
                     Ok(()) => Ok(Self(name.into())),
                     Err(rule) => Err(InvalidName { kind: NameKind::$kind, name, rule }),
                 }
-            }
-
-            /// The name as text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = InvalidName;
-            fn try_from(text: String) -> Result<Self, InvalidName> {
-                Self::new(text)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = InvalidName;
-            fn from_str(text: &str) -> Result<Self, InvalidName> {
-                Self::new(text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.0.as_ref().to_owned()
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
             }
         }
     )*};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use crate::text::texts;
 use crate::{Filter, Principal, Subject};
 
 /// A name the bus would refuse.
@@ -13,15 +13,9 @@ use crate::{Filter, Principal, Subject};
 #[error("{0:?} is no stream or consumer name: 1 to 255 bytes of A-Z, a-z, 0-9, '-' and '_'")]
 pub struct InvalidBusName(pub String);
 
-/// The name of a stream: one subject token, since it stands in ack subjects.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "String")]
-pub struct StreamName(Arc<str>);
-
-impl Serialize for StreamName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
+texts! {
+    /// The name of a stream: one subject token, since it stands in ack subjects.
+    StreamName or InvalidBusName;
 }
 
 fn bus_name(text: &str) -> bool {
@@ -40,36 +34,6 @@ impl StreamName {
         } else {
             Err(InvalidBusName(text))
         }
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for StreamName {
-    type Error = InvalidBusName;
-    fn try_from(text: String) -> Result<Self, InvalidBusName> {
-        Self::new(text)
-    }
-}
-
-impl From<StreamName> for String {
-    fn from(name: StreamName) -> Self {
-        name.0.as_ref().to_owned()
-    }
-}
-
-impl fmt::Display for StreamName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for StreamName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -1,11 +1,8 @@
 //! Subjects and filters, and the three questions asked of them: does it match, is it a subset, do they overlap.
 
 use std::borrow::Borrow;
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use crate::text::texts;
 
 /// A text that is no subject, or no filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,15 +51,12 @@ fn plain(text: &str) -> bool {
         && bytes.windows(2).all(|pair| pair != b"..")
 }
 
-/// A subject with no wildcard: what one message is published on.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Subject(Arc<str>);
-
-/// A subject that may have wildcards: `*` for one token, a last `>` for one or more.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Filter(Arc<str>);
+texts! {
+    /// A subject with no wildcard: what one message is published on.
+    Subject or InvalidSubject;
+    /// A subject that may have wildcards: `*` for one token, a last `>` for one or more.
+    Filter or InvalidSubject;
+}
 
 impl Subject {
     /// Takes a text as a literal subject.
@@ -73,11 +67,6 @@ impl Subject {
             return Err(InvalidSubject::Wildcard(text));
         }
         Ok(Self(text.into()))
-    }
-
-    /// The subject as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// Its tokens, in order.
@@ -99,11 +88,6 @@ impl Filter {
             return Err(InvalidSubject::TailInside(text));
         }
         Ok(Self(text.into()))
-    }
-
-    /// The filter as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// Its tokens, in order.
@@ -169,50 +153,6 @@ impl From<&Subject> for Filter {
         Self(subject.0.clone())
     }
 }
-
-macro_rules! text {
-    ($($name:ident),*) => {$(
-        impl TryFrom<String> for $name {
-            type Error = InvalidSubject;
-            fn try_from(text: String) -> Result<Self, InvalidSubject> {
-                Self::new(text)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = InvalidSubject;
-            fn from_str(text: &str) -> Result<Self, InvalidSubject> {
-                Self::new(text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(subject: $name) -> Self {
-                subject.0.as_ref().to_owned()
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-    )*};
-}
-
-text!(Subject, Filter);
 
 #[cfg(test)]
 mod tests {
