@@ -16,6 +16,9 @@ mod names;
 #[path = "hand/permissions.rs"]
 mod permissions;
 #[cfg(test)]
+#[path = "derive/short.rs"]
+mod short;
+#[cfg(test)]
 #[path = "hand/stage.rs"]
 mod stage;
 #[cfg(test)]

@@ -176,8 +176,12 @@ impl Change<'_> {
             let name = consumer(subject::events_stream(), module.as_str());
             let manifest = self.after.declared.modules.get(*module);
             match manifest.and_then(definitions::module_consumer) {
-                Some(derived) => drop(self.plan.consumers.insert(name, derived)),
-                None => drop(self.plan.consumers.remove(&name)),
+                Some(derived) => {
+                    self.plan.consumers.insert(name, derived);
+                }
+                None => {
+                    self.plan.consumers.remove(&name);
+                }
             }
             let Some(manifest) = manifest else {
                 self.forget(&principal);
@@ -205,7 +209,9 @@ impl Change<'_> {
             let is = granted.as_ref().map(|(_, key)| *key);
             self.rekey(&principal, was.map(|record| &record.key), is);
             match granted {
-                Some((grant, _)) => drop(self.plan.grants.insert(principal, grant)),
+                Some((grant, _)) => {
+                    self.plan.grants.insert(principal, grant);
+                }
                 None => self.forget(&principal),
             }
         }
@@ -264,7 +270,9 @@ impl Change<'_> {
         match self.plan.users.get_mut(key) {
             Some(has) if *has <= *principal => {}
             Some(has) => *has = principal.clone(),
-            None => drop(self.plan.users.insert(key.clone(), principal.clone())),
+            None => {
+                self.plan.users.insert(key.clone(), principal.clone());
+            }
         }
     }
 

@@ -1,126 +1,14 @@
-//! Records to derive from: a short form to write them in, and generated ones that are always consistent.
+//! Generated records, always consistent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use mesh_model::{
-    BoxPublicKey, BusFacts, InstanceRecord, InstanceRef, Labels, Manifest, ModuleName, NodeName,
-    NodeRecord, Placement, PublicKey, Records, Restart, Run, Sealed, SeatName, SeatRecord,
-    Selector, Spent, Timestamp, TokenId, TokenRecord,
-};
+use mesh_model::{Manifest, ModuleName, Records, SeatName, SeatRecord, Spent, TokenId};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
-/// The bus of a configured server.
-pub(crate) fn bus() -> BusFacts {
-    BusFacts {
-        domain: None,
-        account: "MESH".to_owned(),
-    }
-}
-
-/// A mesh nobody declared anything for.
-pub(crate) fn empty() -> Records {
-    Records::new("home".parse().unwrap(), bus())
-}
-
-/// A manifest that does nothing yet.
-pub(crate) fn manifest(module: &str) -> Manifest {
-    Manifest {
-        module: module.parse().unwrap(),
-        release: "1".to_owned(),
-        run: Run::command(["true".to_owned()]).unwrap(),
-        after: BTreeSet::new(),
-        env: BTreeMap::new(),
-        restart: Restart::Always,
-        emits: BTreeSet::new(),
-        follows: BTreeSet::new(),
-        can_hold: BTreeSet::new(),
-        sends_to: BTreeSet::new(),
-    }
-}
-
-/// Names from texts.
-pub(crate) fn names<T: std::str::FromStr<Err: std::fmt::Debug> + Ord>(
-    texts: &[&str],
-) -> BTreeSet<T> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
-}
-
-/// A node that enrolled with a key of its name's.
-pub(crate) fn add_node(records: &mut Records, node: &str) {
-    let name: NodeName = node.parse().unwrap();
-    let record = NodeRecord {
-        key: user_key(&format!("node/{node}")),
-        box_key: box_key(node),
-        labels: Labels::new(),
-        token: "spent".parse().unwrap(),
-        enrolled: timestamp(),
-    };
-    records.nodes.insert(name, record);
-}
-
-/// A module, placed on these nodes with a credential on each.
-pub(crate) fn add_module(records: &mut Records, manifest: Manifest, on: &[&str]) {
-    let module = manifest.module.clone();
-    let placement = Placement {
-        on: Selector::Nodes(names(on)),
-    };
-    records
-        .declared
-        .placements
-        .insert(module.clone(), placement);
-    records.declared.modules.insert(module.clone(), manifest);
-    for node in on {
-        let instance = InstanceRef {
-            module: module.clone(),
-            node: node.parse().unwrap(),
-        };
-        let record = InstanceRecord {
-            key: user_key(&format!("module/{instance}")),
-            credential: Sealed(vec![1]),
-            sealed_to: box_key(node),
-        };
-        records.instances.insert(instance, record);
-    }
-}
-
-/// A seat, with the holder the files name.
-pub(crate) fn add_seat(records: &mut Records, seat: &str, holder: Option<&str>) {
-    let holder = holder.map(|module| module.parse().unwrap());
-    records.declared.seats.insert(seat.parse().unwrap(), holder);
-}
-
-/// A token nobody has used.
-pub(crate) fn add_token(records: &mut Records, token: &str) {
-    let record = TokenRecord {
-        key: user_key(&format!("joiner/{token}")),
-        expires: timestamp(),
-        node: None,
-        labels: Labels::new(),
-        rejoin: false,
-        spent: None,
-    };
-    records.tokens.insert(token.parse().unwrap(), record);
-}
-
-fn timestamp() -> Timestamp {
-    Timestamp::from_millis(1)
-}
-
-/// The user key of a label.
-pub(crate) fn user_key(label: &str) -> PublicKey {
-    PublicKey::from_raw(digest(label))
-}
-
-/// The box key of a label.
-pub(crate) fn box_key(label: &str) -> BoxPublicKey {
-    BoxPublicKey::from_raw(digest(label))
-}
-
-fn digest(label: &str) -> [u8; 32] {
-    use sha2::{Digest, Sha256};
-    Sha256::digest(label.as_bytes()).into()
-}
+pub(crate) use crate::short::{
+    add_module, add_node, add_seat, add_token, box_key, bus, empty, manifest, names, user_key,
+};
 
 /// Names that look like other things: a token of an ack subject, a prefix of another, a module, node and seat alike.
 const NODES: [&str; 5] = ["5", "a", "node1", "node10", "w"];

@@ -17,6 +17,8 @@ mod proof;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod short;
+#[cfg(test)]
 mod topology;
 #[cfg(test)]
 mod widening;

@@ -8,12 +8,12 @@ mod writes;
 use std::collections::BTreeSet;
 
 use mesh_derive::{Bounds, Mismatch, Plan, check, derive};
-use mesh_model::{
-    ConsumerKind, ConsumerRef, ConsumerSpec, Filter, Manifest, Principal, Records, Selects,
-    StreamName,
-};
+use mesh_model::{ConsumerKind, Manifest, Records, Selects, StreamName};
 
-use crate::common::{add_module, add_node, add_seat, add_token, empty, manifest, names};
+use crate::short::{
+    add_module, add_node, add_seat, add_token, consumer, empty, filter, manifest, names, principal,
+    select, spec,
+};
 
 /// Two nodes, one module that emits and one that follows it, sends and holds, and a token.
 fn records() -> Records {
@@ -39,27 +39,6 @@ fn records() -> Records {
 
 fn plan() -> Plan {
     derive(&records(), &Bounds::default())
-}
-
-fn consumer(text: &str) -> ConsumerRef {
-    let (stream, name) = text.split_once('/').unwrap();
-    ConsumerRef::new(StreamName::new(stream).unwrap(), name).unwrap()
-}
-
-fn filter(text: &str) -> Filter {
-    text.parse().unwrap()
-}
-
-fn principal(text: &str) -> Principal {
-    text.parse().unwrap()
-}
-
-fn spec<'a>(plan: &'a mut Plan, of: &str) -> &'a mut ConsumerSpec {
-    plan.consumers.get_mut(&consumer(of)).unwrap()
-}
-
-fn select(filters: &[&str]) -> Selects {
-    Selects::Only(filters.iter().map(|text| filter(text)).collect())
 }
 
 /// What the check says of the plan with one thing done to it.
