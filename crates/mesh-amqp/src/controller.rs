@@ -302,7 +302,7 @@ impl ControllerBus for AmqpController {
         match self.intake.deaf() {
             Some(error) if taken.is_empty() => match self.epoch.look().await {
                 Err(fenced) if fenced.is_final() => Err(fenced),
-                _ => Err(BusError::Away(error.to_string())),
+                _ => Err(error),
             },
             _ => Ok(taken),
         }
