@@ -14,7 +14,7 @@ pub(super) fn is_harmless(subject: &Subject) -> bool {
         ["$JS", "API", call @ ..] | ["$JS", _, "API", call @ ..] => does_nothing(call),
         // Of what a consumer awaits, not this: it numbers what it awaits.
         ["$JS", "FC", .., last] => *last == WORD,
-        ["$JS"] | ["$JS", "EVENT" | WORD, ..] => true,
+        [] | ["$JS"] | ["$JS", "EVENT" | WORD, ..] => true,
         ["$SYS", "REQ", asked @ ..] => matches!(
             asked,
             ["SERVER", "PING"]
@@ -23,7 +23,6 @@ pub(super) fn is_harmless(subject: &Subject) -> bool {
                 | ["ACCOUNT", _, "CONNZ"]
         ),
         [first, ..] => !first.starts_with('$'),
-        [] => true,
     }
 }
 
