@@ -356,7 +356,17 @@ fn shown(text: &str) -> String {
             let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
             format!("{scheme}://…@{after}")
         }
-        None => text.to_owned(),
+        None => {
+            let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+            let at = rest.split(['/', '?']).next().unwrap_or_default();
+            let after_address = at.rsplit_once(']').map_or(at, |(_, port)| port);
+            let port = after_address.split_once(':').map_or("", |(_, port)| port);
+            if port.bytes().all(|byte| byte.is_ascii_digit()) {
+                return text.to_owned();
+            }
+            // With its host forgotten a login looks like a host and its port.
+            format!("{scheme}://…")
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl TypedAmqp {
         let queues = match self.queues.as_deref() {
             None | Some("classic") => QueueKind::Classic,
             Some("quorum") => QueueKind::Quorum,
-            Some(other) => bail!("bus.amqp.queues = {other:?}: write \"classic\" or \"quorum\""),
+            Some(_) => bail!("bus.amqp.queues: write \"classic\" or \"quorum\""),
         };
         Ok(Amqp {
             url,

@@ -118,6 +118,34 @@ fn a_window_over_amqp_is_no_longer_than_a_broker_lets_a_report_be_held() {
     }
 }
 
+/// Under the wrong key, as the wrong kind of value, without its host, or in a URL of another kind.
+#[test]
+fn an_address_that_is_not_understood_is_told_without_its_password() {
+    for (key, value) in [
+        ("bus", "\"amqps://admin:geheim@bus.example\""),
+        ("bus.amqp", "\"amqps://admin:geheim@bus.example\""),
+        ("bus.default", "\"amqps://admin:geheim@bus.example\""),
+        ("bus.loopback", "\"amqps://admin:geheim@bus.example\""),
+        ("bus.amqp.url", "[\"amqps://admin:geheim@bus.example\"]"),
+        (
+            "bus.amqp.url",
+            "{ of = \"amqps://admin:geheim@bus.example\" }",
+        ),
+        ("bus.amqp.url", "\"amqps://admin:geheim\""),
+        ("bus.amqp.url", "\"admin:geheim\""),
+        ("bus.amqp.urls", "\"amqps://admin:geheim@bus.example\""),
+        ("bus.nats.urls", "\"tls://admin:geheim@bus.example\""),
+        ("bus.nats.port", "\"tls://admin:geheim@bus.example\""),
+        ("bus.nats.kind", "\"tls://admin:geheim@bus.example\""),
+        ("bus.amqp.url", "\"amqps://admin:geheim@bus.example"),
+        ("bus.amqp.url", "amqps://admin:geheim@bus.example"),
+    ] {
+        let text = format!("version = 1\n{key} = {value}\n");
+        let error = format!("{:#}", meant(&text).unwrap_err());
+        assert!(!error.contains("geheim"), "{text}: {error}");
+    }
+}
+
 #[test]
 fn a_password_in_the_configuration_is_its_owners_and_never_shown() {
     let text = AMQP

@@ -39,6 +39,14 @@ fn an_account_is_taken_out_of_an_address_and_never_shown() {
         !shown.contains("p%40ss") && !shown.contains("p@ss"),
         "{shown}"
     );
+    for hostless in [
+        "amqps://admin:secret",
+        "admin:secret",
+        "amqps://admin:0secret",
+    ] {
+        let error = BrokerUrl::with_account(hostless).unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
     let wrong = "amqp://admin:secret@bus.example/mesh";
     let error = BrokerUrl::with_account(wrong).unwrap_err().to_string();
     assert!(
