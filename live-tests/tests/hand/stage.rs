@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use data_encoding::BASE64;
 use live_tests::{Agent, Founding, KeyRing, Mesh, Server, Shape, consumer, manifest, placed_on};
 use mesh_bus::ControllerBus;
 use mesh_control::Command;
@@ -137,22 +138,7 @@ pub(crate) async fn changed(stage: &Stage, fields: Value) -> anyhow::Result<Valu
 
 /// The names in headers as a server gives them back: `NATS/1.0`, then a line each, in base64.
 pub(crate) fn header_names(encoded: &str) -> anyhow::Result<Vec<String>> {
-    let mut bits = 0_u32;
-    let mut held = 0;
-    let mut text = String::new();
-    for letter in encoded.trim_end_matches('=').bytes() {
-        let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let value = alphabet
-            .iter()
-            .position(|it| *it == letter)
-            .context("base64")?;
-        bits = (bits << 6) | u32::try_from(value)?;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            text.push(char::from(u8::try_from((bits >> held) & 0xff)?));
-        }
-    }
+    let text = String::from_utf8(BASE64.decode(encoded.as_bytes())?)?;
     let lines = text.lines().skip(1).filter_map(|line| line.split_once(':'));
     Ok(lines.map(|(name, _)| name.to_owned()).collect())
 }
