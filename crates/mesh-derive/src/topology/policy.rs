@@ -160,6 +160,6 @@ const HELD_SECS: u64 = 3600;
 const HELD_UNTOLD_SECS: u64 = 1800;
 /// The longest a controller may hold a report over AMQP: a broker closes the channel of whoever holds one for longer than
 /// it allows, and everything in hand there comes again.
-pub const LONGEST_HELD: Duration = Duration::from_secs(1500);
+pub const LONGEST_HELD: Duration = Duration::from_mins(25);
 
 const _: () = assert!(LONGEST_HELD.as_secs() < HELD_UNTOLD_SECS && HELD_UNTOLD_SECS <= HELD_SECS);
