@@ -81,7 +81,6 @@ impl NatsController {
             extent: Extent::of(plan),
             at_a_time: AT_A_TIME,
             within: PROVEN_WITHIN,
-            within: PROVEN_WITHIN,
         }
     }
 
@@ -155,8 +154,6 @@ fn unproven(error: ProveError) -> UnprovenError {
 
 /// Principals connected at once: enough that none waits for another's round trips.
 const AT_A_TIME: usize = 8;
-/// How long a proof may take in all.
-const PROVEN_WITHIN: Duration = Duration::from_secs(90);
 /// How long a proof may take in all.
 const PROVEN_WITHIN: Duration = Duration::from_secs(90);
 /// For so long the controller may need to write users.
