@@ -84,7 +84,7 @@ pub(super) fn change(
         return Ok(Some(Change::MakeAnew(config, difference.clone())));
     }
     let remedy = format!(
-        "where it stands in the stream would be lost with it: let it settle what it has, delete consumer {} of stream {}, and it is made anew",
+        "what it has out would come again: let it settle that, delete consumer {} of stream {}, and it is made again where it stood",
         consumer.name(),
         consumer.stream()
     );
