@@ -93,7 +93,9 @@ pub fn heartbeats() -> Filter {
 /// Whether publishing there is to say something that is not a principal's own to say: where whoever is heard is whom the
 /// subject names, or the controller.
 pub(crate) fn speaks_as_another(principal: &Principal, filter: &Filter) -> bool {
-    speaks(filter) && !own(principal).iter().any(|own| filter.is_subset_of(own))
+    speaks(filter)
+        && !own_tokens(principal).any(|own| filter.tokens().eq(own))
+        && !own(principal).iter().any(|own| filter.is_subset_of(own))
 }
 
 /// Whether publishing there says something to somebody, and the subject who speaks.
@@ -106,15 +108,36 @@ pub(crate) fn speaks(filter: &Filter) -> bool {
 
 /// What is a principal's own to say.
 pub(crate) fn own(principal: &Principal) -> Vec<Filter> {
-    match principal {
-        Principal::Controller => SPOKEN.map(|root| filter(format!("{root}.>"))).to_vec(),
-        Principal::Node(node) => vec![report(node).into(), heartbeat(node).into()],
-        Principal::Joiner(token) => vec![enrol(token).into()],
-        Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => vec![
-            filter(format!("mesh.mod.{module}.>")),
-            filter(format!("mesh.seat.*.{module}")),
-        ],
+    if *principal == Principal::Controller {
+        return SPOKEN.map(|root| filter(format!("{root}.>"))).to_vec();
     }
+    let own = own_tokens(principal);
+    own.map(|own| filter(tokens(own))).collect()
+}
+
+/// The tokens of each of these; of the controller's, which is nearly everything, none.
+pub(crate) fn own_tokens(
+    principal: &Principal,
+) -> impl Iterator<Item = impl Iterator<Item = &str> + Clone> {
+    let own = match principal {
+        Principal::Controller => [None, None],
+        Principal::Node(node) => {
+            let node = node.as_str();
+            [
+                Some(["control", "report", node]),
+                Some(["heartbeat", node, ""]),
+            ]
+        }
+        Principal::Joiner(token) => [Some(["control", "enrol", token.as_str()]), None],
+        Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => {
+            let module = module.as_str();
+            [Some(["mod", module, ">"]), Some(["seat", "*", module])]
+        }
+    };
+    own.into_iter().flatten().map(|own| {
+        let own = own.into_iter().filter(|token| !token.is_empty());
+        std::iter::once("mesh").chain(own)
+    })
 }
 
 /// Below these the subject says who speaks.

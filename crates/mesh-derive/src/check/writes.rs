@@ -17,13 +17,12 @@ impl Plan {
         self.each_grant(&mut |entries| match entries.principal {
             Principal::Controller => {}
             Principal::Node(_) | Principal::Joiner(_) => {
-                let always = subject::own(entries.principal);
-                cannot_say(entries, always, found);
+                says_its_own(entries, found);
                 no_inbox(entries, found);
             }
             Principal::Module(module) => {
                 let always = subject::event(&announced(module));
-                cannot_say(entries, [always.into()], found);
+                cannot_say(entries, always.into(), found);
             }
             Principal::Instance(of) => {
                 no_inbox(entries, found);
@@ -33,20 +32,25 @@ impl Plan {
     }
 }
 
-fn cannot_say(
-    entries: &Entries<'_>,
-    always: impl IntoIterator<Item = Filter>,
-    found: &mut Vec<Mismatch>,
-) {
-    let publish = &entries.grant.publish;
-    let says = |filter: &Filter| publish.contains(filter) || covers(publish, filter);
-    let missing = always.into_iter().filter(|filter| !says(filter));
-    found.extend(missing.map(|filter| {
-        Mismatch::Grant(GrantFault::CannotSay {
+fn says_its_own(entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
+    let (principal, publish) = (entries.principal, &entries.grant.publish);
+    let listed = subject::own_tokens(principal)
+        .all(|own| publish.iter().any(|by| by.tokens().eq(own.clone())));
+    if listed {
+        return;
+    }
+    for own in subject::own(principal) {
+        cannot_say(entries, own, found);
+    }
+}
+
+fn cannot_say(entries: &Entries<'_>, always: Filter, found: &mut Vec<Mismatch>) {
+    if !covers(&entries.grant.publish, &always) {
+        found.push(Mismatch::Grant(GrantFault::CannotSay {
             principal: entries.principal.clone(),
-            filter,
-        })
-    }));
+            filter: always,
+        }));
+    }
 }
 
 fn no_inbox(entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
