@@ -351,23 +351,19 @@ fn is_loopback(host: &str) -> bool {
 
 /// What may be shown of a text that may have a password in it.
 fn shown(text: &str) -> String {
-    match text.rsplit_once('@') {
-        Some((before, after)) => {
-            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-            format!("{scheme}://…@{after}")
-        }
-        None => {
-            let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-            let at = rest.split(['/', '?']).next().unwrap_or_default();
-            let after_address = at.rsplit_once(']').map_or(at, |(_, port)| port);
-            let port = after_address.split_once(':').map_or("", |(_, port)| port);
-            if port.bytes().all(|byte| byte.is_ascii_digit()) {
-                return text.to_owned();
-            }
-            // With its host forgotten a login looks like a host and its port.
-            format!("{scheme}://…")
-        }
+    if let Some((before, after)) = text.rsplit_once('@') {
+        let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+        return format!("{scheme}://…@{after}");
     }
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let at = rest.split(['/', '?']).next().unwrap_or_default();
+    let after_address = at.rsplit_once(']').map_or(at, |(_, port)| port);
+    let port = after_address.split_once(':').map_or("", |(_, port)| port);
+    if port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.to_owned();
+    }
+    // With its host forgotten a login looks like a host and its port.
+    format!("{scheme}://…")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub struct HandedListener(Ear);
 
 #[derive(Debug)]
 enum Ear {
-    Nats(NatsListener),
+    Nats(Box<NatsListener>),
     Amqp(AmqpListener, Duration),
 }
 
@@ -109,7 +109,7 @@ impl ModuleBus for HandedBus {
             Source::Seat(_) => WORK_AGAIN,
         };
         Ok(HandedListener(match self {
-            Self::Nats(bus) => Ear::Nats(bus.listen(source).await?),
+            Self::Nats(bus) => Ear::Nats(Box::new(bus.listen(source).await?)),
             Self::Amqp(bus) => Ear::Amqp(bus.listen(source).await?, after),
         }))
     }
@@ -171,4 +171,4 @@ fn with<R>(incoming: Incoming<R>, receipt: impl FnOnce(R) -> Receipt) -> Incomin
 
 /// The ack waits on NATS.
 const EVENT_AGAIN: Duration = Duration::from_secs(30);
-const WORK_AGAIN: Duration = Duration::from_secs(60);
+const WORK_AGAIN: Duration = Duration::from_mins(1);

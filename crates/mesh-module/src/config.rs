@@ -30,7 +30,7 @@ pub enum BusConfig {
     /// NATS, at `tls://` or `nats://`.
     Nats {
         /// Where.
-        endpoint: mesh_nats::Endpoint,
+        endpoint: Box<mesh_nats::Endpoint>,
         /// What proves the instance.
         credential: Credential,
         /// What of the bus stands in subjects.
@@ -127,7 +127,7 @@ fn over_nats(
         return Err(ConfigError::Untrusted { url: url.clone() });
     }
     Ok(BusConfig::Nats {
-        endpoint: mesh_nats::Endpoint { urls, tls, name },
+        endpoint: Box::new(mesh_nats::Endpoint { urls, tls, name }),
         credential,
         facts,
     })
