@@ -174,7 +174,7 @@ impl Wire {
             for (name, value) in headers {
                 fenced(name)?;
                 fenced(value)?;
-                head.push_str(&format!("\r\n{name}: {value}"));
+                head.extend(["\r\n", name, ": ", value]);
             }
             head.push_str("\r\n\r\n");
         }

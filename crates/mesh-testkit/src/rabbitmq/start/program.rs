@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use serde_json::Value;
 
 use super::Management;
 
@@ -85,7 +86,8 @@ impl Program {
             return Ok(());
         };
         let overview = management.get("overview")?;
-        let says = overview["rabbitmq_version"].as_str().unwrap_or_default();
+        let says = overview.get("rabbitmq_version").and_then(Value::as_str);
+        let says = says.unwrap_or_default();
         ensure!(
             says == unpacked.version,
             "{} holds RabbitMQ {} and what runs says it is {says:?}",
