@@ -7,7 +7,6 @@ mod append;
 mod derivation;
 mod store;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -20,7 +19,7 @@ use crate::{cargo, out};
 struct Row {
     name: &'static str,
     value: f64,
-    /// The most that this machine allowed, in the same unit and the same run.
+    /// The most that this machine allowed, in the same unit and the same run; of a time, what it is saved from.
     ceiling: f64,
     unit: &'static str,
     /// The ratio of the value to the ceiling that we aim for.
@@ -36,8 +35,8 @@ struct Effort {
     rounds: u32,
 }
 
-/// Measures rows that share a ceiling, in a folder that is gone afterwards.
-type Group = fn(&Path, Effort) -> Result<Vec<Row>>;
+/// Measures rows that share a ceiling.
+type Group = fn(Effort) -> Result<Vec<Row>>;
 
 const FULL: Effort = Effort {
     runs: 5,
@@ -87,8 +86,7 @@ pub(super) fn run(json: bool) -> Result<ExitCode> {
     let mut rows = Vec::new();
     for (name, group) in GROUPS {
         out::step("bench", format_args!("{name} .."));
-        let folder = scratch()?;
-        rows.extend(group(folder.path(), FULL).with_context(|| format!("measuring {name}"))?);
+        rows.extend(group(FULL).with_context(|| format!("measuring {name}"))?);
     }
     if json {
         let items: Vec<_> = rows.iter().map(Row::json).collect();
@@ -115,7 +113,7 @@ fn middle(mut measured: Vec<f64>) -> f64 {
         .unwrap_or_default()
 }
 
-/// A folder beside the sources, for a temporary one is often in memory and flushes for nothing.
+/// A folder that is gone afterwards, beside the sources, for a temporary one is often in memory and flushes for nothing.
 fn scratch() -> Result<tempfile::TempDir> {
     let folder = cargo::root().join(".mesh");
     std::fs::create_dir_all(&folder)
@@ -153,9 +151,8 @@ mod tests {
     #[test]
     fn every_group_measures_something_above_nothing() {
         for (name, group) in GROUPS {
-            let folder = scratch().unwrap();
             let least = Effort { runs: 1, rounds: 1 };
-            let rows = group(folder.path(), least).unwrap();
+            let rows = group(least).unwrap();
             assert!(!rows.is_empty(), "{name}");
             for row in rows {
                 assert!(row.value > 0.0 && row.ceiling > 0.0, "{row:?}");

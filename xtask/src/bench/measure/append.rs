@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Effort, Row, middle};
+use super::{Effort, Row, middle, scratch};
 use crate::clock::Stopwatch;
 
 /// About what one report of a node is on disk.
@@ -16,7 +16,9 @@ pub(super) const RECORD: [u8; 300] = [7; 300];
 pub(super) const BATCH: usize = 256;
 
 /// One flush a record, under the ceiling of one flush for a whole batch.
-pub(super) fn rows(folder: &Path, effort: Effort) -> Result<Vec<Row>> {
+pub(super) fn rows(effort: Effort) -> Result<Vec<Row>> {
+    let folder = scratch()?;
+    let folder = folder.path();
     let mut each = Vec::new();
     let mut batches = Vec::new();
     // Taken in turns, so that a neighbour's load falls on both alike.

@@ -1,7 +1,6 @@
 //! The derivation and its check, beside writing the same plan as JSON: whoever shows a plan pays at least that.
 
 use std::hint::black_box;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use mesh_derive::{Bounds, Plan, derive, render};
@@ -45,9 +44,9 @@ const SIZES: [Size; 2] = [
 /// A third of the speed of writing what was derived: both together take at most three times as long.
 const GOAL: f64 = 1.0 / 3.0;
 
-/// Entries a second of plans of two sizes, under the ceiling of writing them; and entries a mebibyte, under that of their
-/// text.
-pub(super) fn rows(_folder: &Path, effort: Effort) -> Result<Vec<Row>> {
+/// Entries a second of plans of two sizes, under the ceiling of writing them; how long one change takes, beside deriving all
+/// anew; and entries a mebibyte, under the ceiling of their text, where the system says what was held at most.
+pub(super) fn rows(effort: Effort) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for size in SIZES {
         rows.extend(of(&size, effort)?);
@@ -60,7 +59,8 @@ fn of(size: &Size, effort: Effort) -> Result<Vec<Row>> {
     let before = memory::peak_from_here()?;
     let plan = derive(&records, &bounds);
     ensure!(plan.check(&records.bus).is_empty(), "the plan holds");
-    let grown = memory::peak()?.saturating_sub(before).max(1);
+    let grown = before.map(|before| anyhow::Ok(memory::peak()?.saturating_sub(before).max(1)));
+    let grown = grown.transpose()?;
     let bytes = text(&plan)?.len();
     let entries = entries(&plan);
     let mut changed = records.clone();
@@ -82,13 +82,13 @@ fn of(size: &Size, effort: Effort) -> Result<Vec<Row>> {
         written.push(entries / watch.elapsed().as_secs_f64());
         let watch = Stopwatch::start();
         plan.rederive(&records, black_box(&changed), &bounds);
-        rederived.push(entries / watch.elapsed().as_secs_f64());
-        derived.push(entries / first);
+        rederived.push(watch.elapsed().as_secs_f64());
+        derived.push(first);
         checked.push(entries / second);
         both.push(entries / (first + second));
     }
     let written = middle(written);
-    let anew = middle(derived);
+    let (anew, changed) = (middle(derived), middle(rederived));
     let row = |name, value, ceiling, goal| Row {
         name,
         value,
@@ -96,20 +96,30 @@ fn of(size: &Size, effort: Effort) -> Result<Vec<Row>> {
         unit: "entries/s",
         goal,
     };
-    Ok(vec![
-        row(size.derive, anew, written, None),
+    let mut rows = vec![
+        row(size.derive, entries / anew, written, None),
         row(size.check, middle(checked), written, None),
         row(size.both, middle(both), written, Some(GOAL)),
-        row(size.change, middle(rederived), anew, None),
         Row {
-            name: size.memory,
-            value: entries / mebibytes(grown),
-            ceiling: entries / mebibytes(bytes),
-            unit: "entries/MiB",
+            name: size.change,
+            value: changed * MICROS,
+            ceiling: anew * MICROS,
+            unit: "µs",
             goal: None,
         },
-    ])
+    ];
+    rows.extend(grown.map(|grown| Row {
+        name: size.memory,
+        value: entries / mebibytes(grown),
+        ceiling: entries / mebibytes(bytes),
+        unit: "entries/MiB",
+        goal: None,
+    }));
+    Ok(rows)
 }
+
+/// Microseconds of a second.
+const MICROS: f64 = 1e6;
 
 fn text(plan: &Plan) -> Result<Vec<u8>> {
     serde_json::to_vec(&render::json(plan)).context("writing a plan")
@@ -224,11 +234,14 @@ fn raw(kind: u8, n: usize) -> [u8; 32] {
 mod memory {
     use anyhow::{Context, Result};
 
-    /// Begins anew to look for the most, where the system lets one; bytes held now.
-    pub(super) fn peak_from_here() -> Result<usize> {
-        // 5 resets the most that was held. Where it cannot be written, the most since the start is what there is.
-        drop(std::fs::write("/proc/self/clear_refs", "5"));
-        field("VmRSS:")
+    /// Begins anew to look for the most; bytes held now. Nothing where the system does not let one: the most since the start
+    /// would be somebody else's.
+    pub(super) fn peak_from_here() -> Result<Option<usize>> {
+        // 5 resets the most that was held.
+        if std::fs::write("/proc/self/clear_refs", "5").is_err() {
+            return Ok(None);
+        }
+        field("VmRSS:").map(Some)
     }
 
     /// The most bytes held since.

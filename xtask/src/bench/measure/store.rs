@@ -8,12 +8,14 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::append::{BATCH, RECORD, append};
-use super::{Effort, Row, middle};
+use super::{Effort, Row, middle, scratch};
 use crate::clock::Stopwatch;
 
 /// Each engine with a single commit in flight and with a batch of them, under the ceiling of a bare
 /// append that flushes as often.
-pub(super) fn rows(folder: &Path, effort: Effort) -> Result<Vec<Row>> {
+pub(super) fn rows(effort: Effort) -> Result<Vec<Row>> {
+    let folder = scratch()?;
+    let folder = folder.path();
     let runtime = Builder::new_multi_thread()
         .build()
         .context("starting the runtime")?;
