@@ -32,11 +32,10 @@ fn key() -> impl Strategy<Value = String> {
 fn naive(pattern: &[&str], words: &[&str]) -> bool {
     match (pattern.split_first(), words.split_first()) {
         (None, None) => true,
-        (None, Some(_)) => false,
         (Some((&"#", rest)), first) => {
             naive(rest, words) || first.is_some_and(|(_, later)| naive(pattern, later))
         }
-        (Some(_), None) => false,
+        (None, Some(_)) | (Some(_), None) => false,
         (Some((wanted, rest)), Some((word, later))) => {
             (*wanted == "*" || wanted == word) && naive(rest, later)
         }
