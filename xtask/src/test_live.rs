@@ -97,7 +97,8 @@ pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
     let variables: Variables = server.into_iter().map(|it| (SERVER, it)).collect();
     let mut outcome = run_all(&others, "", &variables, tally);
     if options.over(Bus::Amqp) {
-        outcome = outcome.and(over_amqp(&metadata, brokers::all(), tally));
+        let run = over_amqp(&metadata, brokers::all(), tally);
+        outcome = outcome.and(run);
     }
     outcome?;
     ensure!(tally.ran() > before, "no live test ran");

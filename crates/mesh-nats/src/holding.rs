@@ -79,43 +79,37 @@ impl fmt::Display for Held {
                  (`nats consumer rm STREAM CONSUMER`)"
             ),
             Self::Follows(mismatch) => write!(f, "as the server holds it: {mismatch}"),
-            Self::ForeignUser(key) => write!(f, "users file: {key} is nobody's key; {ANEW}"),
-            Self::Keyless(name) => write!(
+            Self::ForeignUser(key) => anew(f, format_args!("{key} is nobody's key")),
+            Self::Keyless(name) => anew(
                 f,
-                "users file: user {name} has no nkey, so that whoever knows its password connects; {ANEW}"
+                format_args!(
+                    "user {name} has no nkey, so that whoever knows its password connects"
+                ),
             ),
-            Self::NoUser(who) => write!(
+            Self::NoUser(who) => anew(f, format_args!("{who} is not in it and cannot connect")),
+            Self::Beside(key) => anew(
                 f,
-                "users file: {who} is not in it and cannot connect; {ANEW}"
+                format_args!("it says {key}, which is none of the mesh's"),
             ),
-            Self::Beside(key) => write!(
+            Self::Widened(who, (side, entry)) => anew(
                 f,
-                "users file: it says {key}, which is none of the mesh's; {ANEW}"
+                format_args!("{who} may {side} {entry}, which was not derived"),
             ),
-            Self::Widened(who, (side, entry)) => {
-                write!(
-                    f,
-                    "users file: {who} may {side} {entry}, which was not derived; {ANEW}"
-                )
-            }
-            Self::Narrowed(who, (side, entry)) => {
-                write!(
-                    f,
-                    "users file: {who} may not {side} {entry}, which was derived; {ANEW}"
-                )
-            }
-            Self::NotLoaded => write!(
+            Self::Narrowed(who, (side, entry)) => anew(
                 f,
-                "users file: it was changed since the server was asked to read it, and a restart of the server would read \
-                 it; {ANEW}"
+                format_args!("{who} may not {side} {entry}, which was derived"),
             ),
-            Self::NoUsers => {
-                write!(
-                    f,
-                    "users file: there is none, and a restart of the server would fail; {ANEW}"
-                )
-            }
-            Self::Otherwise => write!(f, "users file: it is not as it was written; {ANEW}"),
+            Self::NotLoaded => anew(
+                f,
+                format_args!(
+                    "it is not what the server was asked to read, and a restart would read it"
+                ),
+            ),
+            Self::NoUsers => anew(
+                f,
+                format_args!("there is none, and a restart of the server would fail"),
+            ),
+            Self::Otherwise => anew(f, format_args!("it is not as it was written")),
             Self::Unread(what, why) => write!(
                 f,
                 "{what} could not be read, so that it is not known whether it is as derived: {why}; run `meshctl doctor` again \
@@ -125,8 +119,13 @@ impl fmt::Display for Held {
     }
 }
 
-/// What brings the users file back.
-const ANEW: &str = "restart the controller: it writes the file anew and has the server read it";
+/// What is wrong with the users file, and what brings it back.
+fn anew(f: &mut fmt::Formatter<'_>, what: fmt::Arguments<'_>) -> fmt::Result {
+    write!(
+        f,
+        "users file: {what}; restart the controller: it writes the file anew and has the server read it"
+    )
+}
 
 impl From<Held> for Finding {
     fn from(held: Held) -> Self {

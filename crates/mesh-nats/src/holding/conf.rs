@@ -165,7 +165,7 @@ mod tests {
             "a",
             &deep,
         ] {
-            assert_eq!(read(text), None, "{}", &text[..text.len().min(30)]);
+            assert_eq!(read(text), None, "{text:.30}");
         }
     }
 }

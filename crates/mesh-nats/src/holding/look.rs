@@ -21,7 +21,7 @@ use crate::memory::Memory;
 pub(crate) struct Read {
     pub(crate) on_server: Result<OnServer, BusError>,
     /// The users file, where there is one to be read.
-    pub(crate) users: Result<Option<Option<String>>, BusError>,
+    pub(crate) users: Option<Result<Option<String>, BusError>>,
 }
 
 impl Read {
@@ -29,7 +29,7 @@ impl Read {
     pub(crate) async fn of(api: &Api, authority: &Authority, plan: Arc<Plan>) -> Self {
         Self {
             on_server: on_server(api, &plan).await,
-            users: authority.users().await,
+            users: authority.users().await.transpose(),
         }
     }
 }
@@ -92,9 +92,9 @@ fn compared(
         Err(error) => vec![Held::Unread("what the server holds", error.to_string())],
     };
     match found.users {
-        Ok(Some(on_disk)) => held.extend(users(plan, on_disk.as_deref(), loaded)),
-        Ok(None) => {}
-        Err(error) => held.push(Held::Unread("the users file", error.to_string())),
+        Some(Ok(on_disk)) => held.extend(users(plan, on_disk.as_deref(), loaded)),
+        None => {}
+        Some(Err(error)) => held.push(Held::Unread("the users file", error.to_string())),
     }
     held
 }
@@ -162,7 +162,7 @@ mod tests {
         let found = look(&memory, BusFacts::default(), 1, |_| async {
             Read {
                 on_server: Err(away()),
-                users: Ok(Some(None)),
+                users: Some(Ok(None)),
             }
         });
         let found = found.await;
@@ -178,7 +178,7 @@ mod tests {
         let found = look(&memory, BusFacts::default(), 1, |_| async {
             Read {
                 on_server: Err(away()),
-                users: Err(away()),
+                users: Some(Err(away())),
             }
         });
         assert_eq!(found.await.len(), 2);
@@ -203,7 +203,7 @@ mod tests {
             }
             Read {
                 on_server: Err(away()),
-                users: Ok(None),
+                users: None,
             }
         });
         assert_eq!(found.await.len(), 1);
