@@ -1,3 +1,5 @@
+//! A proof ends in time, whatever a server does.
+
 use mesh_derive::{Bounds, derive};
 use mesh_model::Records;
 use nkeys::KeyPair;

@@ -1,3 +1,5 @@
+//! What is written to a server, and what is read of it, byte for byte.
+
 use super::*;
 
 fn wire() -> (Wire, tokio::io::DuplexStream) {
