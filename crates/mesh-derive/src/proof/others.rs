@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_nearest_of_a_key_are_on_both_sides_of_it_and_it_counts_for_none() {
-        let all: BTreeMap<u32, ()> = (0..10).map(|key| (key, ())).collect();
+        let all: BTreeMap<u32, u32> = (0..10).map(|key| (key, key)).collect();
         for (pivot, limit, expected) in [
             (5, Extent::Nearest(2), vec![4, 5, 6]),
             (0, Extent::Nearest(2), vec![0, 1, 2]),
@@ -166,7 +166,7 @@ mod tests {
             (5, Extent::Whole, (0..10).collect()),
         ] {
             let found = nearest(&all, Some(&pivot), |_| true, limit);
-            let mut found: Vec<u32> = found.into_iter().map(|(key, ())| *key).collect();
+            let mut found: Vec<u32> = found.into_iter().map(|(key, _)| *key).collect();
             found.sort_unstable();
             assert_eq!(found, expected, "{pivot} {limit:?}");
         }

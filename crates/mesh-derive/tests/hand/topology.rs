@@ -138,7 +138,7 @@ fn case_b_42c2283_every_binding_is_defined_and_nobody_has_to_make_one() {
         }
     }
     let without = {
-        let mut laid = laid.clone();
+        let mut laid = laid;
         laid.bindings
             .retain(|binding| binding.queue != Queue::Node(named("node1")));
         laid.check()
