@@ -1,6 +1,7 @@
 //! Proves that a running server holds exactly a plan: each principal does everything it may, attempts everything near it
 //! that it may not, and the server's own word is held against the plan. Nothing of it lasts.
 
+mod answer;
 mod found;
 mod identity;
 mod pipe;

@@ -10,10 +10,10 @@ use mesh_derive::proof::{
 };
 use mesh_derive::subject::{delivered, inbox, inbox_prefix};
 use mesh_model::{ConsumerKind, Filter, Principal, Subject};
-use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Proving;
+use super::answer::found;
 use super::found::{Found, Text, Untried, Verdict, Watched, is_answered};
 use super::reading::Message;
 use super::wire::{Said, Wire};
@@ -311,7 +311,7 @@ impl Prober<'_> {
                 return Verdict::Watched(Watched::Heartbeat(mark()));
             }
             ([], Expected::Allowed(by)) if self.hears && is_answered(by) => {
-                answer(by, seen.answer.as_ref())
+                found(by, seen.answer.as_ref())
             }
             ([], Expected::Allowed(_) | Expected::Refused) => Found::Allowed,
             ([refusal], _) if names(refusal, &probe.act) => Found::Refused,
@@ -332,38 +332,6 @@ fn names(refusal: &str, act: &Act) -> bool {
     }
 }
 
-/// What an answer says of where the message arrived.
-fn answer(by: &Evidence, message: Option<&Message>) -> Found {
-    let Some(message) = message else {
-        return Found::Unheard;
-    };
-    if message
-        .status()
-        .is_some_and(|status| status.starts_with("503"))
-    {
-        return Found::Otherwise(Text::of("503, nobody takes it"));
-    }
-    let body: Value = serde_json::from_slice(&message.body).unwrap_or_default();
-    let is = match by {
-        Evidence::Stream(stream) => {
-            if body.get("error").is_none() && body.get("seq").is_some() {
-                return Found::Effect(Text::of(&format!("it was stored: {body}")));
-            }
-            let code = body.pointer("/error/err_code").and_then(Value::as_u64);
-            code == Some(ANOTHER_STREAM)
-                && body.get("stream").and_then(Value::as_str) == Some(stream.as_str())
-        }
-        Evidence::Consumer(_) => message.body.is_empty(),
-        Evidence::Api => body.get("type").is_some() && body.get("error").is_none(),
-        Evidence::HeardBySelf | Evidence::HeardInMesh | Evidence::Taken => true,
-    };
-    if is {
-        Found::Allowed
-    } else {
-        Found::Otherwise(Text::of(&String::from_utf8_lossy(&message.body)))
-    }
-}
-
 async fn timed<T>(work: impl Future<Output = Result<T, BusError>>) -> Result<T, BusError> {
     let late = || BusError::Away(format!("no answer within {} s", READ_WITHIN.as_secs()));
     timeout(READ_WITHIN, work)
@@ -377,8 +345,6 @@ const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
 pub(super) const MARK: &str = "Mesh-Probe";
 /// The place in its own inbox where a principal hears itself: what `mesh_derive::proof` names so.
 const OWN: &str = "mesh-probe";
-/// "expected stream does not match"
-const ANOTHER_STREAM: u64 = 10_060;
 /// The subscriptions in which answers arrive, and the first of an attempt.
 const HELD: usize = 1;
 const OWN_HELD: usize = 2;

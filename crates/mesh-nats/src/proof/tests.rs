@@ -5,18 +5,19 @@ use mesh_model::Records;
 use nkeys::KeyPair;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use super::*;
 
 /// A server that serves the one who watches, and has everybody else wait: it answers whatever they say with a question of
 /// its own, and so is never silent.
 async fn dribbles(listener: TcpListener) {
-    let mut connections = Vec::new();
+    let mut connections = JoinSet::new();
     for at in 0.. {
         let Ok((stream, _)) = listener.accept().await else {
             return;
         };
-        connections.push(tokio::spawn(talk(stream, at == 0)));
+        connections.spawn(talk(stream, at == 0));
     }
 }
 
@@ -45,7 +46,8 @@ async fn talk(mut stream: TcpStream, serves: bool) {
 async fn a_server_that_is_never_done_does_not_hold_a_proof() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("nats://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(dribbles(listener));
+    let mut server = JoinSet::new();
+    server.spawn(dribbles(listener));
     let credential = Credential::NKeySeed(KeyPair::new_user().seed().unwrap());
     let facts = BusFacts {
         domain: None,
@@ -89,5 +91,4 @@ async fn a_server_that_is_never_done_does_not_hold_a_proof() {
         }
     );
     assert!(late, "{error}");
-    server.abort();
 }

@@ -76,16 +76,21 @@ async fn a_server_that_says_what_none_does_is_away_in_one_short_line() {
             let _written = other.write_all(said.as_bytes()).await;
         };
         let client = async {
-            loop {
-                if let Err(error) = wire.next().await {
-                    // What is not read is not waited for.
-                    drop(wire);
-                    return error.to_string();
-                }
-            }
+            let error = first_error(&mut wire).await;
+            // What is not read is not waited for.
+            drop(wire);
+            error.to_string()
         };
         let ((), error) = tokio::join!(server, client);
         assert!(error.len() < 700, "{error}");
         assert!(!error.contains('\u{1b}'), "{error}");
+    }
+}
+
+async fn first_error(wire: &mut Wire) -> BusError {
+    loop {
+        if let Err(error) = wire.next().await {
+            return error;
+        }
     }
 }
