@@ -222,7 +222,7 @@ mod claims {
             .report(b"one".to_vec())
             .await?;
         let first = take(&controller).await?;
-        let long = Settlement::Hold(Duration::from_secs(3600));
+        let long = Settlement::Hold(Duration::from_hours(1));
         controller.settle(&first.receipt, long).await?;
         let own = format!("{}.controller", world.vhost());
         let ended = eventually(Duration::from_secs(20), "its connections end", async || {

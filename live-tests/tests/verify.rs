@@ -14,7 +14,7 @@ const SHOP: &str = "[run]\ncommand = [\"sleep\", \"86400\"]\n\n[events]\nemits =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_proves_the_mesh_and_asks_what_somebody_may_do() -> anyhow::Result<()> {
-    let Some(mut site) = running().await? else {
+    let Some(site) = running().await? else {
         return Ok(());
     };
     site.token("later").await?;

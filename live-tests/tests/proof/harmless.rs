@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 use live_tests::Shape;
-use mesh_derive::proof::{Act, Expected};
+use mesh_derive::proof::{Act, Evidence, Expected};
 use mesh_derive::subject;
 use mesh_model::{ConsumerRef, NodeName, Principal};
 use mesh_nats::proof::{Found, prove, prove_one};
 
+use super::edit::Edit::More;
+use super::edit::Entry::{Publish, Subscribe};
 use super::stage::Stage;
-use super::{Change, are_of, changed, publish, said};
+use super::{Change, are_of, changed, said};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_a_node_is_not_taken_by_a_module_that_may_hear_too_much()
@@ -21,7 +23,7 @@ async fn what_waits_for_a_node_is_not_taken_by_a_module_that_may_hear_too_much()
     let node: NodeName = "node1".parse()?;
     let widens = Change {
         who: "module/mailer",
-        to: |grant| _ = grant.subscribe.insert(publish("mesh.>")),
+        edit: More(&[Subscribe("mesh.>")]),
         found: &["subscribe mesh."],
     };
     let (who, changed) = changed(&stage.plan, &widens)?;
@@ -63,7 +65,7 @@ async fn no_call_of_the_api_changes_anything_even_where_it_is_allowed() -> anyho
         before.iter().any(|it| it.contains("Some(\"true\")")),
         "{before:#?}"
     );
-    let keys = stage.keys_of(|who| *who == Principal::Controller);
+    let keys = stage.keys_of(|who| *who == Principal::Controller)?;
     let proof = prove(&stage.proving, &plan, &keys).await?;
     assert_eq!(stage.state().await?, before);
     let reached: BTreeSet<String> = proof
@@ -124,12 +126,10 @@ async fn in_one_account_a_purge_and_a_pause_that_are_allowed_are_found_and_do_no
     };
     let widens = Change {
         who: "node/w",
-        to: |grant| {
-            grant.publish.extend([
-                publish("$JS.API.STREAM.PURGE.*"),
-                publish("$JS.API.CONSUMER.PAUSE.*.*"),
-            ]);
-        },
+        edit: More(&[
+            Publish("$JS.API.STREAM.PURGE.*"),
+            Publish("$JS.API.CONSUMER.PAUSE.*.*"),
+        ]),
         found: &[],
     };
     let (who, changed) = changed(&stage.plan, &widens)?;
@@ -139,7 +139,7 @@ async fn in_one_account_a_purge_and_a_pause_that_are_allowed_are_found_and_do_no
     stage.pause(&consumer).await?;
     stage.declare(&"node10".parse()?, "do this").await?;
     let before = stage.state().await?;
-    let keys = stage.keys_of(|it| *it == who);
+    let keys = stage.keys_of(|it| *it == who)?;
     let proof = prove(&stage.proving, &stage.plan, &keys).await?;
     assert_eq!(stage.state().await?, before);
     let said = said(&proof.differences);
@@ -213,5 +213,42 @@ async fn what_the_server_might_do_something_of_is_not_tried() -> anyhow::Result<
             outcome.found
         );
     }
+    Ok(())
+}
+
+/// What the controller asks is not readable, and what says so is the API: the call has arrived.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_of_the_controllers_is_seen_to_be_allowed_and_changes_nothing()
+-> anyhow::Result<()> {
+    let Some(stage) = Stage::new(Shape::Derived).await? else {
+        return Ok(());
+    };
+    stage.serve(&stage.plan).await?;
+    stage.live_through_something().await?;
+    let before = stage.state().await?;
+    let who = Principal::Controller;
+    let key = stage.key(&who)?;
+    for call in [
+        "INFO",
+        "STREAM.NAMES",
+        "STREAM.INFO.EVENTS",
+        "STREAM.INFO.NOWHERE",
+        "STREAM.CREATE.EVENTS",
+        "STREAM.CREATE.SCRATCH",
+        "STREAM.PURGE.EVENTS",
+        "STREAM.DELETE.EVENTS",
+        "CONSUMER.NAMES.EVENTS",
+        "CONSUMER.INFO.CONTROL.controller",
+        "CONSUMER.DELETE.CONTROL.controller",
+        "CONSUMER.PAUSE.CONTROL.controller",
+        "CONSUMER.MSG.NEXT.CONTROL.controller",
+    ] {
+        let act = Act::Publish(format!("$JS.API.{call}").parse()?);
+        let outcome = prove_one(&stage.proving, &stage.plan, &who, &key, &act).await?;
+        assert_eq!(outcome.found, Found::Allowed, "{act}: {}", outcome.found);
+        let by_api = Expected::Allowed(Evidence::Api);
+        assert_eq!(outcome.expected, by_api, "{act}");
+    }
+    assert_eq!(stage.state().await?, before);
     Ok(())
 }

@@ -88,10 +88,10 @@ impl Stage {
     pub(crate) fn keys_of(
         &self,
         of: impl Fn(&Principal) -> bool,
-    ) -> BTreeMap<Principal, Credential> {
+    ) -> anyhow::Result<BTreeMap<Principal, Credential>> {
         let those = self.plan.grants.keys().filter(|who| of(who));
         let keys = those.map(|who| Ok((who.clone(), self.key(who)?)));
-        keys.collect::<anyhow::Result<_>>().unwrap()
+        keys.collect()
     }
 
     /// What somebody is proven with.
@@ -104,7 +104,7 @@ impl Stage {
 
     /// Proves what the server is to hold.
     pub(crate) async fn prove(&self) -> anyhow::Result<Proof> {
-        let everybody = self.keys_of(|_| true);
+        let everybody = self.keys_of(|_| true)?;
         Ok(prove(&self.proving, &self.plan, &everybody).await?)
     }
 
@@ -114,8 +114,13 @@ impl Stage {
         Ok(self.controller.declare(node, body.into()).await?)
     }
 
-    /// What a node hears, with its own key, and settles.
+    /// What a node hears before long, with its own key, and settles.
     pub(crate) async fn hears_declaration(&self, node: &NodeName) -> anyhow::Result<String> {
+        let heard = Box::pin(self.hears(node));
+        soon("a declaration is heard", heard).await?
+    }
+
+    async fn hears(&self, node: &NodeName) -> anyhow::Result<String> {
         let who = Principal::Node(node.clone());
         let client = self.server.rogue(&self.keys.user(&who)?, &who).await?;
         let deliver = subject::deliver_node(node).to_string();
@@ -130,7 +135,7 @@ impl Stage {
     pub(crate) async fn live_through_something(&self) -> anyhow::Result<()> {
         let node: NodeName = "node1".parse()?;
         self.declare(&node, "one").await?;
-        soon("it is heard", self.hears_declaration(&node)).await??;
+        self.hears_declaration(&node).await?;
         for (who, on) in [
             ("node/node1", "mesh.control.report.node1"),
             ("module/shop@node1", "mesh.mod.shop.order.placed"),

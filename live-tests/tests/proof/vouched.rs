@@ -15,7 +15,7 @@ use mesh_auth::tls::{Authority as Certificates, ca_client_config};
 use mesh_bus::{BusError, ControllerBus};
 use mesh_derive::proof::Extent;
 use mesh_derive::render::jwt::user_claims;
-use mesh_derive::{Bounds, derive};
+use mesh_derive::{Bounds, Plan, derive};
 use mesh_model::{BusFacts, Principal, Records};
 use mesh_nats::proof::{ProveError, Proving, prove};
 use mesh_nats::{
@@ -27,7 +27,7 @@ use super::said;
 
 /// An operator with the system's account and one with streams.
 struct Operator {
-    operator: OperatorKey,
+    key: OperatorKey,
     system: AccountKey,
     mesh: AccountKey,
 }
@@ -35,7 +35,7 @@ struct Operator {
 impl Operator {
     fn new() -> anyhow::Result<Self> {
         Ok(Self {
-            operator: OperatorKey::generate()?,
+            key: OperatorKey::generate()?,
             system: AccountKey::generate()?,
             mesh: AccountKey::generate()?,
         })
@@ -57,17 +57,35 @@ impl Operator {
             system_account: Some(self.system.public()),
             issued_at: ISSUED,
         };
-        let operator = operator_jwt(&operator, &self.operator);
+        let operator = operator_jwt(&operator, &self.key);
         let mut text = format!("operator: {operator}\nresolver: MEMORY\nresolver_preload {{\n");
         for claims in [
             claims("SYS", &self.system, JetStream::Off),
             claims("MESH", &self.mesh, JetStream::On),
         ] {
-            let jwt = account_jwt(&claims, &self.operator);
+            let jwt = account_jwt(&claims, &self.key);
             writeln!(text, "  {}: {jwt}", claims.subject)?;
         }
         text.push_str("}\n");
         Ok(text)
+    }
+
+    /// A credential with exactly the grant of the plan.
+    fn vouches_for(&self, who: &Principal, plan: &Plan) -> anyhow::Result<Credential> {
+        let rights = user_claims(plan.grants.get(who).context("it has a grant")?);
+        let key = UserKey::generate()?;
+        let claims = UserClaims {
+            name: who.to_string(),
+            subject: key.public(),
+            account: self.mesh.public(),
+            publish: rights.publish.allow,
+            subscribe: rights.subscribe.allow,
+            issued_at: ISSUED,
+            expires: None,
+        };
+        let vouched = VouchedKey::new(user_jwt(&claims, &self.mesh), key)?;
+        let text = Credentials::Jwt(vouched).render().expose().to_owned();
+        Ok(Credential::Creds(text))
     }
 
     fn facts(&self) -> BusFacts {
@@ -136,20 +154,7 @@ async fn is_proven(
         &Bounds::default(),
     );
     let who = Principal::Controller;
-    let rights = user_claims(plan.grants.get(&who).context("it has a grant")?);
-    let key = UserKey::generate()?;
-    let claims = UserClaims {
-        name: who.to_string(),
-        subject: key.public(),
-        account: operator.mesh.public(),
-        publish: rights.publish.allow,
-        subscribe: rights.subscribe.allow,
-        issued_at: ISSUED,
-        expires: None,
-    };
-    let vouched = VouchedKey::new(user_jwt(&claims, &operator.mesh), key)?;
-    let text = Credentials::Jwt(vouched).render().expose().to_owned();
-    let credential = Credential::Creds(text);
+    let credential = operator.vouches_for(&who, &plan)?;
     let endpoint = Endpoint {
         urls: vec![format!("tls://127.0.0.1:{port}")],
         tls: Some(ca_client_config(certificates.certificate_pem())?),
