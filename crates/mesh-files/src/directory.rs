@@ -1,6 +1,8 @@
 //! A directory of files into what they declare, or into everything that is wrong with them.
 
+mod circle;
 mod disk;
+mod passed;
 mod remedy;
 
 use std::collections::BTreeMap;
@@ -17,6 +19,7 @@ use crate::notation::Notation;
 use crate::read::read_on;
 use crate::source::{Source, printable, quoted};
 use crate::{ErrorCode, FileError};
+use passed::PassedOver;
 
 /// One file of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,18 +35,24 @@ pub struct SourceFile {
 /// `.yml` alike. Hidden files and those of other kinds are left alone.
 pub fn load(dir: &Path) -> Result<Declared, Vec<FileError>> {
     let mut errors = Vec::new();
-    let files = disk::files(dir, &mut errors);
-    assembled(&files, errors)
+    let Some(found) = disk::files(dir, &mut errors) else {
+        return Err(errors);
+    };
+    assembled(&found.read, &found.passed_over, errors)
 }
 
 /// What a set of files declares: one is `mesh.toml` (or `mesh.json`, `mesh.yaml`), every other a manifest. Every error of
 /// every file is told, at most a hundred a file; whether the files agree is asked once each by itself is well formed.
 pub fn assemble(files: &[SourceFile]) -> Result<Declared, Vec<FileError>> {
-    assembled(files, Vec::new())
+    assembled(files, &PassedOver::default(), Vec::new())
 }
 
-/// The same, beside errors met on the way to the files.
-fn assembled(files: &[SourceFile], mut errors: Vec<FileError>) -> Result<Declared, Vec<FileError>> {
+/// The same, beside files that were not read and errors met on the way to those that were.
+fn assembled(
+    files: &[SourceFile],
+    passed_over: &PassedOver,
+    mut errors: Vec<FileError>,
+) -> Result<Declared, Vec<FileError>> {
     let unread = errors.iter().find(|error| names_mesh(&error.file));
     let mut mesh_met = unread.map(|error| error.file.clone());
     let mut mesh_file = None;
@@ -72,6 +81,7 @@ fn assembled(files: &[SourceFile], mut errors: Vec<FileError>) -> Result<Declare
             source,
             mesh,
             modules,
+            passed_over,
         }
         .declared(&mut errors),
         _ => None,
@@ -142,6 +152,7 @@ struct Assembly<'a> {
     source: Source<'a>,
     mesh: MeshFile,
     modules: BTreeMap<ModuleName, ModuleFile<'a>>,
+    passed_over: &'a PassedOver,
 }
 
 impl Assembly<'_> {
@@ -167,7 +178,15 @@ impl Assembly<'_> {
 
     /// A contradiction, at the place that would be changed to end it.
     fn placed(&self, error: &MeshError) -> FileError {
-        let message = format!("{}{}", printable(&error.to_string()), self.remedy(error));
+        let circle = match error {
+            MeshError::AfterCycle { modules } => self.circle(modules),
+            _ => Vec::new(),
+        };
+        let what = match circle.as_slice() {
+            [] => error.to_string(),
+            circle => circle::sentence(circle),
+        };
+        let message = format!("{}{}", printable(&what), self.remedy(error));
         let in_mesh = |at: Option<&Offset>| {
             let at = at.copied().unwrap_or(self.mesh.name_at);
             self.source
@@ -199,20 +218,11 @@ impl Assembly<'_> {
                 in_module(module, &Said::After(other.clone()))
             }
             MeshError::Misnamed { module, .. } => in_module(module, &Said::Name),
-            MeshError::AfterCycle { modules } => match modules.as_slice() {
-                [] => in_mesh(None),
-                [module, ..] => in_module(module, &self.waits_in(module, modules)),
+            MeshError::AfterCycle { .. } => match circle.as_slice() {
+                [module, other, ..] => in_module(module, &Said::After((*other).clone())),
+                _ => in_mesh(None),
             },
         }
-    }
-
-    /// The `after` by which a module waits for another of a circle.
-    fn waits_in(&self, module: &ModuleName, circle: &[ModuleName]) -> Said {
-        let after = self.modules.get(module).map(|file| &file.manifest.after);
-        circle
-            .iter()
-            .find(|other| after.is_some_and(|after| after.contains(*other)))
-            .map_or(Said::Name, |other| Said::After(other.clone()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::str::FromStr;
 
-use mesh_model::{EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind};
+use mesh_model::{EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind, NameRule};
 
 use crate::form::Text;
 use crate::source::{Source, as_label, quoted};
@@ -37,26 +37,44 @@ impl Names<'_, '_> {
     ) -> Option<T> {
         match text.get_ref().parse() {
             Ok(name) => Some(name),
-            Err(InvalidName { kind, name, rule }) => {
-                let hint = meant(kind, &name).map_or_else(String::new, |meant| {
-                    format!("; did you mean {}?", quoted(&meant))
-                });
-                let message = format!("{field}: {kind} name {}: {rule}{hint}", quoted(&name));
-                self.refuse(text.span().start, ErrorCode::InvalidName, message);
+            Err(error) => {
+                let meant = meant(error.kind, &error.name);
+                self.no_name(field, text, &error, meant);
                 None
             }
         }
     }
 
+    fn no_name(&mut self, field: &str, text: &Text, error: &InvalidName, meant: Option<String>) {
+        let InvalidName { kind, name, .. } = error;
+        let hint = meant.map_or_else(String::new, |meant| {
+            format!("; did you mean {}?", quoted(&meant))
+        });
+        let message = format!(
+            "{field}: {kind} name {}: {}{hint}",
+            quoted(name),
+            broken(error)
+        );
+        self.refuse(text.span().start, ErrorCode::InvalidName, message);
+    }
+
     /// One `<module>.<event>`.
     pub(crate) fn event(&mut self, field: &str, text: &Text) -> Option<EventRef> {
-        if text.get_ref().contains('.') {
-            return self.one(field, text);
-        }
-        let message = format!(
-            "{field}: {} names no module's event; write \"<module>.<event>\"",
-            quoted(text.get_ref())
-        );
+        let written = text.get_ref();
+        let what = if written.contains(WILDCARDS) {
+            NO_WILDCARDS
+        } else if written.contains('.') {
+            return match written.parse() {
+                Ok(event) => Some(event),
+                Err(error) => {
+                    self.no_name(field, text, &error, meant_event(written));
+                    None
+                }
+            };
+        } else {
+            "this names no module's event; write \"<module>.<event>\""
+        };
+        let message = format!("{field}: {}: {what}", quoted(written));
         self.refuse(text.span().start, ErrorCode::InvalidName, message);
         None
     }
@@ -103,11 +121,8 @@ impl Names<'_, '_> {
 /// The name that was meant by a text that is none; nothing when no rule makes one of it.
 fn meant(kind: NameKind, text: &str) -> Option<String> {
     match kind {
-        NameKind::Event => {
-            let parts = text.split('.').map(as_label);
-            let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-            EventName::new(parts.join(".")).ok().map(String::from)
-        }
+        NameKind::Event if text.contains(WILDCARDS) => None,
+        NameKind::Event => EventName::new(as_labels(text)).ok().map(String::from),
         NameKind::Mesh | NameKind::Token => MeshName::new(as_label(text)).ok().map(String::from),
         NameKind::Node | NameKind::Module | NameKind::Seat => {
             ModuleName::new(as_label(text)).ok().map(String::from)
@@ -115,5 +130,39 @@ fn meant(kind: NameKind, text: &str) -> Option<String> {
     }
 }
 
+/// The `<module>.<event>` that was meant by a text that is none, whole: a part of it would be refused in its place.
+fn meant_event(text: &str) -> Option<String> {
+    as_labels(text).parse().ok().map(EventRef::into)
+}
+
+/// The nearest labels to those between the dots of a text.
+fn as_labels(text: &str) -> String {
+    let parts = text.split('.').map(as_label);
+    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+    parts.join(".")
+}
+
+/// The rule that a name broke. An event's name has dots, of which the rule of a single label knows nothing.
+fn broken(error: &InvalidName) -> String {
+    match (error.kind, &error.rule) {
+        (NameKind::Event, NameRule::Character { character, .. })
+            if WILDCARDS.contains(character) =>
+        {
+            NO_WILDCARDS.to_owned()
+        }
+        (NameKind::Event, NameRule::Character { character, at }) => format!(
+            "{character:?} at byte {at} is not one of a-z, 0-9, '-' and '.' (an event's name is one or more RFC 1123 labels \
+             joined by dots: no upper case)"
+        ),
+        (NameKind::Event, NameRule::Empty) => {
+            "each label, before a dot or after one, has at least one character".to_owned()
+        }
+        (_, rule) => rule.to_string(),
+    }
+}
+
+/// What stands for more than one name in a subject.
+const WILDCARDS: [char; 2] = ['*', '>'];
+const NO_WILDCARDS: &str = "no wildcards: list each event by name";
 /// Errors kept for one file; with more of them nobody reads on, and each costs a walk through the text.
 const ERROR_LIMIT: usize = 100;

@@ -39,6 +39,25 @@ fn every_case_is_answered_as_written_beside_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn what_is_no_directory_is_named_as_it_was_given() {
+    for (given, why) in [
+        (
+            "nope",
+            "there is no such directory; give the one that mesh.toml is in",
+        ),
+        (
+            "full/mesh.toml",
+            "this is a file; give the directory that mesh.toml is in",
+        ),
+    ] {
+        let dir = cases().join(given);
+        let errors = load(&dir).unwrap_err();
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(told, [format!("{}: {why}", dir.display())]);
+    }
+}
+
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
 }

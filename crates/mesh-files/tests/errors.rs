@@ -208,7 +208,7 @@ fn more_than_one_file_is_told_of_where_one_would_be_changed() {
     assert_eq!(
         told(&files),
         [
-            "modules/m.toml:8:10: modules mailer, shop each start after another of them; take one of them out of the after of another"
+            "modules/m.toml:8:10: after goes round, so none of these ever starts: mailer → shop → mailer; take one of these out of the after of the one before it"
         ]
     );
     let files = [

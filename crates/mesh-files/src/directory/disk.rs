@@ -5,12 +5,25 @@ use std::io;
 use std::path::Path;
 
 use super::SourceFile;
+use super::passed::PassedOver;
 use crate::notation::Notation;
 use crate::source::position;
 use crate::{ErrorCode, FileError};
 
-/// The mesh's file, then the manifests in the order of their names.
-pub(super) fn files(dir: &Path, errors: &mut Vec<FileError>) -> Vec<SourceFile> {
+/// What is in a directory.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The mesh's file, then the manifests in the order of their names.
+    pub(super) read: Vec<SourceFile>,
+    pub(super) passed_over: PassedOver,
+}
+
+/// The files of a directory; nothing, and an error, when it is none.
+pub(super) fn files(dir: &Path, errors: &mut Vec<FileError>) -> Option<Found> {
+    if let Some(message) = no_directory(dir) {
+        errors.push(unreadable(&dir.display().to_string(), message));
+        return None;
+    }
     let mut paths: Vec<String> = ENDINGS
         .iter()
         .map(|ending| format!("mesh.{ending}"))
@@ -19,7 +32,61 @@ pub(super) fn files(dir: &Path, errors: &mut Vec<FileError>) -> Vec<SourceFile> 
         .collect();
     paths.extend(module_paths(dir, errors));
     let read = paths.iter().filter_map(|path| slurp(dir, path, errors));
-    read.collect()
+    Some(Found {
+        read: read.collect(),
+        passed_over: passed_over(dir),
+    })
+}
+
+/// Why there is nothing to look for anything in; nothing when there may be.
+fn no_directory(dir: &Path) -> Option<String> {
+    match std::fs::metadata(dir) {
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some("this is a file; give the directory that mesh.toml is in".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some("there is no such directory; give the one that mesh.toml is in".to_owned())
+        }
+        Err(error) => Some(cannot(&error)),
+    }
+}
+
+/// Files that may have been meant as manifests: beside the directory of these, below it, or of another ending in it.
+fn passed_over(dir: &Path) -> PassedOver {
+    let mut paths = Vec::new();
+    for path in names(dir, "") {
+        if Notation::of(&path).is_some() && !path.starts_with("mesh.") {
+            paths.push(path);
+        }
+    }
+    for path in names(dir, MODULES) {
+        let below = names(dir, &path);
+        let manifests = below.filter(|path| Notation::of(path).is_some());
+        paths.extend(manifests);
+        if Notation::of(&path).is_none() && dir.join(&path).is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    PassedOver(paths)
+}
+
+/// What is in a folder, from the directory; nothing when that cannot be told, which is nobody's error here.
+fn names(dir: &Path, folder: &str) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(dir.join(folder)).into_iter().flatten();
+    let folder = folder.to_owned();
+    entries
+        .flatten()
+        .take(ENTRIES_LIMIT)
+        .filter_map(move |entry| {
+            let name = entry.file_name().into_string().ok()?;
+            if name.starts_with('.') {
+                return None;
+            }
+            Some(match folder.as_str() {
+                "" => name,
+                folder => format!("{folder}/{name}"),
+            })
+        })
 }
 
 fn module_paths(dir: &Path, errors: &mut Vec<FileError>) -> Vec<String> {
@@ -126,5 +193,7 @@ pub(super) fn unreadable(file: &str, message: String) -> FileError {
 const ENDINGS: &[&str] = &["toml", "json", "yaml", "yml"];
 /// The directory of manifests.
 const MODULES: &str = "modules";
+/// Entries of a folder that are looked at for what may have been meant.
+const ENTRIES_LIMIT: usize = 1000;
 /// Bytes a file may have: ten times what the largest that means anything has.
 const BYTES_LIMIT: u64 = 8 * 1024 * 1024;
