@@ -18,7 +18,7 @@ use mesh_model::Principal;
 use crate::cli::{NatsConf, RabbitmqDefinitions};
 use crate::declare::load;
 use crate::out;
-use cast::Cast;
+pub(crate) use cast::Cast;
 
 /// The accounts of a nats-server and their users. Users without a key are left out, and named.
 pub(crate) fn nats_conf(asked: &NatsConf) -> anyhow::Result<ExitCode> {

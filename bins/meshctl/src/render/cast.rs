@@ -10,7 +10,7 @@ use mesh_model::{
 
 /// What is declared, and everybody who would have a credential.
 #[derive(Debug)]
-pub(super) struct Cast {
+pub(crate) struct Cast {
     declared: Declared,
     principals: BTreeSet<Principal>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Cast {
 impl Cast {
     /// Each node a placement names, each module on each of these, and whoever is listed. Files say nothing of a node's
     /// labels, so where a module is placed by labels the list says on which nodes it runs.
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         mut declared: Declared,
         listed: impl Iterator<Item = &'a Principal>,
     ) -> Self {
@@ -53,7 +53,7 @@ impl Cast {
     }
 
     /// The records of such a mesh. Who has no key gets one that is nobody's.
-    pub(super) fn records(&self, keys: &BTreeMap<Principal, PublicKey>) -> Records {
+    pub(crate) fn records(&self, keys: &BTreeMap<Principal, PublicKey>) -> Records {
         let bus = BusFacts {
             domain: None,
             account: MESH_ACCOUNT.to_owned(),
