@@ -37,8 +37,10 @@ pub(crate) async fn plan(cli: &Cli, dir: &Path) -> anyhow::Result<ExitCode> {
 
 fn preview_text(preview: &Preview, dir: &Path) -> String {
     let revision = preview.revision;
+    let warnings = preview.warnings.iter().map(|line| format!("note: {line}"));
     if preview.is_empty() {
-        return format!("revision {revision}: nothing to change\n");
+        let said = format!("revision {revision}: nothing to change\n");
+        return said + &warnings.map(|line| line + "\n").collect::<String>();
     }
     let mut lines = vec![format!("revision {revision}")];
     lines.extend(preview.declared.iter().map(|line| format!("  {line}")));
@@ -51,6 +53,7 @@ fn preview_text(preview: &Preview, dir: &Path) -> String {
         let nodes: Vec<&str> = preview.nodes.iter().map(NodeName::as_str).collect();
         lines.push(format!("told anew: {}", nodes.join(", ")));
     }
+    lines.extend(warnings);
     lines.push(format!(
         "apply it with: meshctl apply {} --if-revision {revision}
 ",

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use mesh_derive::{PlanDiff, derive};
-use mesh_model::{BoxPublicKey, Declared, InstanceRef, NodeName, PublicKey, Revision, Sealed};
+use mesh_model::{
+    BoxPublicKey, Declared, InstanceRef, NodeName, PublicKey, Records, Revision, Sealed, Selector,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::amend::{Command, CommandError, amend};
@@ -21,6 +23,10 @@ pub struct Preview {
     pub authority: PlanDiff,
     /// Nodes that would be told something new.
     pub nodes: Vec<NodeName>,
+    /// What would be lost for good, or would not come true by itself, in sentences. It is no change: what is placed on a
+    /// node that is not enrolled stays said after the apply.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 impl Preview {
@@ -49,6 +55,9 @@ impl<M: Mint> Controller<M> {
             nodes: told
                 .into_iter()
                 .map(|declaration| declaration.node)
+                .collect(),
+            warnings: emptied(&records.declared, declared)
+                .chain(nowhere(&next))
                 .collect(),
         })
     }
@@ -81,6 +90,34 @@ fn compare<K: Ord + std::fmt::Display, V: PartialEq>(
     }
     let gone = before.keys().filter(|name| !after.contains_key(*name));
     sentences.extend(gone.map(|name| format!("- {what} {name}")));
+}
+
+/// Seats whose queues go, and with a queue whatever nobody has worked yet.
+fn emptied<'a>(before: &'a Declared, after: &'a Declared) -> impl Iterator<Item = String> + 'a {
+    let seats = before.seats.keys();
+    let gone = seats.filter(|seat| !after.seats.contains_key(*seat));
+    gone.map(|seat| format!("seat {seat} is removed, and with it what waits in its queue"))
+}
+
+/// Placements that name nodes which are not enrolled.
+fn nowhere(next: &Records) -> impl Iterator<Item = String> + '_ {
+    let placements = next.declared.placements.iter();
+    placements.filter_map(|(module, placement)| {
+        let Selector::Nodes(nodes) = &placement.on else {
+            return None;
+        };
+        let nodes = nodes.iter().filter(|node| !next.nodes.contains_key(*node));
+        let missing: Vec<&str> = nodes.map(NodeName::as_str).collect();
+        let which = match missing.len() {
+            0 => return None,
+            1 => "which is",
+            _ => "which are",
+        };
+        let on = missing.join(", ");
+        Some(format!(
+            "module {module} is placed on {on}, {which} not enrolled"
+        ))
+    })
 }
 
 /// Stands in for credentials that would be made: each has a key of its own, and nobody holds it.

@@ -301,6 +301,41 @@ fn a_preview_changes_nothing_and_names_what_an_apply_would() {
     assert!(rig.core.preview(&next).unwrap().is_empty());
 }
 
+#[test]
+fn a_preview_says_that_a_removed_seat_takes_along_what_waits_for_it() {
+    let mut rig = Rig::with_node_a();
+    let with_seat = declared(None, &[]);
+    rig.command(apply(with_seat.clone())).unwrap().unwrap();
+    assert_eq!(rig.core.preview(&with_seat).unwrap().warnings, [""; 0]);
+    let mut without = with_seat;
+    without.seats.clear();
+    for module in without.modules.values_mut() {
+        module.can_hold.clear();
+        module.sends_to.clear();
+    }
+    assert_eq!(
+        rig.core.preview(&without).unwrap().warnings,
+        ["seat desk is removed, and with it what waits in its queue"]
+    );
+    rig.command(apply(without.clone())).unwrap().unwrap();
+    assert_eq!(rig.core.preview(&without).unwrap().warnings, [""; 0]);
+}
+
+#[test]
+fn a_preview_names_nodes_that_are_not_enrolled_also_when_nothing_would_change() {
+    let mut rig = Rig::with_node_a();
+    let next = declared(None, &[("x", &["a", "tow"]), ("y", &["b", "tow"])]);
+    let expected = [
+        "module x is placed on tow, which is not enrolled",
+        "module y is placed on b, tow, which are not enrolled",
+    ];
+    assert_eq!(rig.core.preview(&next).unwrap().warnings, expected);
+    rig.command(apply(next.clone())).unwrap().unwrap();
+    let again = rig.core.preview(&next).unwrap();
+    assert!(again.is_empty());
+    assert_eq!(again.warnings, expected);
+}
+
 /// 400 events with nothing in common: their names make a pattern that a RabbitMQ does not read.
 #[test]
 fn what_does_not_fit_into_the_broker_is_refused_before_it_is_declared() {
