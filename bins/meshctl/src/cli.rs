@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use mesh_derive::topology::BrokerVersion;
+use mesh_derive::topology::{BrokerVersion, InvalidVersion};
 use mesh_host::Place;
 use mesh_model::{
     Filter, ModuleName, NodeName, Principal, PublicKey, QueueGroup, Revision, SeatName, TokenId,
@@ -145,6 +145,17 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err("at least 1s".to_owned());
     }
     Ok(time)
+}
+
+/// A broker that does what a mesh needs of one.
+fn broker_version(text: &str) -> Result<BrokerVersion, String> {
+    let version: BrokerVersion = text
+        .parse()
+        .map_err(|error: InvalidVersion| error.to_string())?;
+    if version < BrokerVersion::new(3, 10, 0) {
+        return Err("a mesh needs RabbitMQ 3.10.0 or newer".to_owned());
+    }
+    Ok(version)
 }
 
 fn revision(text: &str) -> Result<Revision, std::num::ParseIntError> {
@@ -286,9 +297,9 @@ pub(crate) struct RabbitmqDefinitions {
     /// The virtual host, which the mesh has to itself.
     #[arg(long, default_value = "mesh")]
     pub(crate) vhost: String,
-    /// The broker's version: an older one refuses what a newer one needs.
-    #[arg(long, default_value = "4.0.3", value_name = "VERSION")]
-    pub(crate) broker_version: BrokerVersion,
+    /// The broker's version, 3.10.0 or newer; 4.0.3 unless said. An older one refuses what a newer one needs.
+    #[arg(long, value_name = "VERSION", value_parser = broker_version)]
+    pub(crate) broker_version: Option<BrokerVersion>,
     /// Queues on most brokers of a cluster, instead of on one.
     #[arg(long)]
     pub(crate) quorum: bool,

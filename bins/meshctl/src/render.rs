@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use mesh_derive::render::nats_conf::{EDGE_USERS_FILE, accounts, edge_users};
 use mesh_derive::render::rabbitmq::{Secrets, definitions};
-use mesh_derive::topology::{BrokerFacts, QueueKind, topology};
+use mesh_derive::topology::{BrokerFacts, BrokerVersion, QueueKind, topology};
 use mesh_derive::{Bounds, Plan};
 use mesh_model::Principal;
 
@@ -58,6 +58,7 @@ pub(crate) fn nats_conf(asked: &NatsConf) -> anyhow::Result<ExitCode> {
     match &asked.out {
         None => out::data(&in_one(&own, &users)),
         Some(dir) => {
+            std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
             for (name, text) in [("accounts.conf", &own), (EDGE_USERS_FILE, &users)] {
                 let path = dir.join(name);
                 std::fs::write(&path, text).with_context(|| path.display().to_string())?;
@@ -75,7 +76,7 @@ pub(crate) fn rabbitmq_definitions(asked: &RabbitmqDefinitions) -> anyhow::Resul
     let plan = mesh_derive::derive(&cast.records(&BTreeMap::new()), &Bounds::default());
     let facts = BrokerFacts {
         vhost: asked.vhost.clone(),
-        version: asked.broker_version,
+        version: asked.broker_version.unwrap_or(UNLESS_SAID),
         queues: if asked.quorum {
             QueueKind::Quorum
         } else {
@@ -98,11 +99,8 @@ pub(crate) fn rabbitmq_definitions(asked: &RabbitmqDefinitions) -> anyhow::Resul
     let mut secrets = Secrets::new();
     for principal in laid.users.keys() {
         match passwords.get(principal) {
-            Some(password) => {
-                let hash = password
-                    .hash()
-                    .with_context(|| format!("{file}: {principal}"))?;
-                secrets.insert(principal.clone(), hash);
+            Some(hash) => {
+                secrets.insert(principal.clone(), hash.clone());
             }
             None => out::note(&format!(
                 "meshctl: {principal} has no password in {file}: it can log in with a certificate only"
@@ -111,9 +109,17 @@ pub(crate) fn rabbitmq_definitions(asked: &RabbitmqDefinitions) -> anyhow::Resul
     }
     let known = passwords.keys().filter(|it| **it != Principal::Controller);
     note_unused(&plan, known, &file);
+    if asked.broker_version.is_none() {
+        out::note(&format!(
+            "meshctl: this is for RabbitMQ {UNLESS_SAID}; if yours is another, say so with --broker-version"
+        ));
+    }
     out::data(&format!("{:#}\n", definitions(&laid, &secrets)));
     Ok(ExitCode::SUCCESS)
 }
+
+/// The version of a broker that is not said.
+const UNLESS_SAID: BrokerVersion = BrokerVersion::PROVES_SENDER;
 
 fn named(file: &Path) -> String {
     file.display().to_string()
@@ -139,7 +145,26 @@ fn in_one(accounts: &str, users: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mesh_model::PublicKey;
+
     use super::*;
+
+    #[test]
+    fn a_directory_to_write_into_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("not/there");
+        let asked = NatsConf {
+            dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hello"),
+            out: Some(out.clone()),
+            keys: None,
+            controller_key: PublicKey::from_raw([1; 32]),
+            system_key: PublicKey::from_raw([2; 32]),
+        };
+        nats_conf(&asked).unwrap();
+        for name in ["accounts.conf", EDGE_USERS_FILE] {
+            assert!(out.join(name).is_file(), "{name}");
+        }
+    }
 
     #[test]
     fn the_users_stand_where_they_would_be_included() {

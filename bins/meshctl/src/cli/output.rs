@@ -80,6 +80,26 @@ mod tests {
     }
 
     #[test]
+    fn a_broker_of_a_version_no_mesh_runs_over_is_refused() {
+        let render = |version: &str| {
+            typed(&format!(
+                "render rabbitmq-definitions dir --broker-version {version}"
+            ))
+        };
+        for (version, why) in [
+            ("3.9.29", "3.10.0 or newer"),
+            ("0.0.0", "3.10.0 or newer"),
+            ("4.0", "no RabbitMQ version"),
+        ] {
+            let said = render(version).unwrap_err();
+            assert!(said.contains(why), "{version}: {said}");
+        }
+        for version in ["3.10.0", "4.3.0-rc.1"] {
+            render(version).unwrap();
+        }
+    }
+
+    #[test]
     fn a_form_an_answer_does_not_have_is_refused_wherever_it_is_typed() {
         for (line, instead) in [
             (

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::Context;
-use mesh_auth::keyfile::read_secrets;
+use anyhow::{Context, anyhow, bail};
+use mesh_auth::keyfile::{KeyFileError, read_secrets};
+use mesh_derive::render::rabbitmq::PasswordHash;
 use mesh_model::{Principal, PublicKey};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::password::Password;
+use super::password;
 
 /// What is listed of a principal.
 pub(super) trait Listed: Sized {
@@ -18,38 +19,57 @@ pub(super) trait Listed: Sized {
     const LINE: &str;
 
     /// What a value says, or which part of it is not as it has to be.
-    fn of(value: &Spanned<DeValue<'_>>) -> Result<Self, Range<usize>>;
+    fn of(value: &Spanned<DeValue<'_>>) -> Result<Self, Wrong>;
+}
+
+/// A part of a file that is not as it has to be.
+pub(super) struct Wrong {
+    at: Range<usize>,
+    /// What is wrong with it and what to write; nothing when it is no line of this kind.
+    what: Option<String>,
+}
+
+impl From<Range<usize>> for Wrong {
+    fn from(at: Range<usize>) -> Self {
+        Self { at, what: None }
+    }
 }
 
 impl Listed for PublicKey {
     const LINE: &str = "\"node/N\" = \"U…\", a public key of 56 characters";
 
-    fn of(value: &Spanned<DeValue<'_>>) -> Result<Self, Range<usize>> {
+    fn of(value: &Spanned<DeValue<'_>>) -> Result<Self, Wrong> {
         let key = value.get_ref().as_str();
         key.and_then(|key| Self::new(key).ok())
-            .ok_or_else(|| value.span())
+            .ok_or_else(|| value.span().into())
     }
 }
 
-impl Listed for Password {
+impl Listed for PasswordHash {
     const LINE: &str = "\"node/N\" = { password = \"…\", salt = \"8 hex digits\" }";
 
-    fn of(value: &Spanned<DeValue<'_>>) -> Result<Self, Range<usize>> {
+    fn of(value: &Spanned<DeValue<'_>>) -> Result<Self, Wrong> {
         let whole = value.span();
         let table = value.get_ref().as_table().ok_or_else(|| whole.clone())?;
         let known = |key: &str| matches!(key, "password" | "salt");
         if let Some(other) = table.keys().find(|key| !known(key.get_ref())) {
-            return Err(other.span());
+            return Err(other.span().into());
         }
-        let text = |key| -> Result<String, Range<usize>> {
+        let text = |key| -> Result<(&str, Range<usize>), Range<usize>> {
             let value = table.get(key).ok_or_else(|| whole.clone())?;
             let text = value.get_ref().as_str().ok_or_else(|| value.span())?;
-            Ok(text.to_owned())
+            Ok((text, value.span()))
         };
-        Ok(Self {
-            password: text("password")?,
-            salt: text("salt")?,
-        })
+        let (secret, secret_at) = text("password")?;
+        let (salt, salt_at) = text("salt")?;
+        let wrong = |at: Range<usize>| {
+            |what| Wrong {
+                at,
+                what: Some(what),
+            }
+        };
+        let salt = password::salt(salt).map_err(wrong(salt_at))?;
+        password::hash(secret, salt).map_err(wrong(secret_at))
     }
 }
 
@@ -59,26 +79,73 @@ pub(super) fn keys(file: Option<&Path>) -> anyhow::Result<BTreeMap<Principal, Pu
         return Ok(BTreeMap::new());
     };
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    listed(file, &text)
+    let listed = listed::<PublicKey>(file, &text)?;
+    let mut owners: BTreeMap<&PublicKey, &Principal> = BTreeMap::new();
+    for (principal, (key, (line, column))) in &listed {
+        if let Some(owner) = owners.insert(key, principal) {
+            bail!(
+                "{}:{line}:{column}: {principal} has the key of {owner}: each has one of its own; make another",
+                file.display()
+            );
+        }
+    }
+    Ok(unplaced(listed))
 }
 
-/// The passwords in a file that is its owner's alone; nothing without one.
-pub(super) fn passwords(file: Option<&Path>) -> anyhow::Result<BTreeMap<Principal, Password>> {
+/// What a broker keeps of the passwords in a file that is its owner's alone; nothing without one.
+pub(super) fn passwords(file: Option<&Path>) -> anyhow::Result<BTreeMap<Principal, PasswordHash>> {
     let Some(file) = file else {
         return Ok(BTreeMap::new());
     };
-    let text = read_secrets(file, LARGEST)?;
-    listed(file, text.expose())
+    let text = read_secrets(file, LARGEST).map_err(of_passwords)?;
+    Ok(unplaced(listed(file, text.expose())?))
 }
 
-fn listed<T: Listed>(file: &Path, text: &str) -> anyhow::Result<BTreeMap<Principal, T>> {
+/// Why a file of passwords is not read, which is said otherwise of one that holds a key.
+fn of_passwords(error: KeyFileError) -> anyhow::Error {
+    match error {
+        KeyFileError::Exposed { path, mode } => {
+            let path = path.display();
+            anyhow!(
+                "{path} can be reached by others (mode {mode:04o}); run `chmod 600 {path}`, and replace the passwords in it \
+                 if others use this machine"
+            )
+        }
+        KeyFileError::NotAFile { path } => anyhow!(
+            "{} is no regular file, so no passwords are read from it",
+            path.display()
+        ),
+        KeyFileError::TooLarge { path, limit } => anyhow!(
+            "{} is larger than {limit} bytes; a file of passwords is not",
+            path.display()
+        ),
+        KeyFileError::NotText { path } => anyhow!(
+            "{} holds bytes that are no text; save it as UTF-8",
+            path.display()
+        ),
+        error => error.into(),
+    }
+}
+
+/// What is listed, each with the line and the column it stands at.
+type Placed<T> = BTreeMap<Principal, (T, (usize, usize))>;
+
+fn unplaced<T>(listed: Placed<T>) -> BTreeMap<Principal, T> {
+    let listed = listed.into_iter();
+    listed.map(|(whose, (what, _))| (whose, what)).collect()
+}
+
+fn listed<T: Listed>(file: &Path, text: &str) -> anyhow::Result<Placed<T>> {
+    let at_place = |at: Range<usize>, what: &str| {
+        let (line, column) = place(text, at.start);
+        anyhow!("{}:{line}:{column}: {what}", file.display())
+    };
     // What a reader of TOML says may quote what it read.
     let wrong = |at: Range<usize>, what: &str| {
-        let (line, column) = place(text, at.start);
-        let file = file.display();
-        anyhow::anyhow!(
-            "{file}:{line}:{column}: {what}; write one line for each principal: {}",
-            T::LINE
+        let line = T::LINE;
+        at_place(
+            at,
+            &format!("{what}; write one line for each principal: {line}"),
         )
     };
     let table = DeTable::parse(text)
@@ -89,8 +156,11 @@ fn listed<T: Listed>(file: &Path, text: &str) -> anyhow::Result<BTreeMap<Princip
             .get_ref()
             .parse()
             .map_err(|_| wrong(key.span(), "the name is no principal's"))?;
-        let value = T::of(value).map_err(|at| wrong(at, "this is not what belongs here"))?;
-        listed.insert(principal, value);
+        let said = T::of(value).map_err(|Wrong { at, what }| match what {
+            Some(what) => at_place(at, &format!("{principal}: {what}")),
+            None => wrong(at, "this is not what belongs here"),
+        })?;
+        listed.insert(principal, (said, place(text, value.span().start)));
     }
     Ok(listed)
 }
@@ -118,7 +188,7 @@ mod tests {
         file
     }
 
-    const GOOD: &str = "\"node/a\" = { password = \"swordfish\", salt = \"00000000\" }";
+    const GOOD: &str = "\"node/a\" = { password = \"swordfish-swordfish-swordfish-swordfish\", salt = \"00000000\" }";
 
     #[test]
     fn a_file_that_is_not_understood_is_named_with_the_place_and_no_secret() {
@@ -191,8 +261,50 @@ mod tests {
             let file = file(GOOD, mode);
             let read = passwords(Some(file.path())).map(|read| read.len());
             let said = format!("{:#}", read.unwrap_err());
-            let run = format!("run `chmod 600 {}`", file.path().display());
+            let run = format!(
+                "run `chmod 600 {}`, and replace the passwords",
+                file.path().display()
+            );
             assert!(said.contains(&run), "{said}");
+            assert!(!said.contains("key"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_salt_or_a_password_that_will_not_do_is_named_with_its_place_and_whose_it_is() {
+        for (from, to, expected) in [
+            (
+                "00000000",
+                "0000000",
+                "1:75: node/a: salt is not four bytes",
+            ),
+            (
+                "swordfish-swordfish-",
+                "",
+                "1:25: node/a: password has 19 characters",
+            ),
+        ] {
+            let file = file(&GOOD.replace(from, to), 0o600);
+            let read = passwords(Some(file.path())).map(|read| read.len());
+            let said = format!("{:#}", read.unwrap_err());
+            let expected = format!("{}:{expected}", file.path().display());
+            assert!(said.starts_with(&expected), "{said}");
+            assert!(!said.contains("swordfish"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_two_have_is_named_with_both() {
+        let key = PublicKey::from_raw([7; 32]);
+        let file = file(
+            &format!("\"node/b\" = \"{key}\"\n\"node/a\" = \"{key}\""),
+            0o644,
+        );
+        let said = format!("{:#}", keys(Some(file.path())).unwrap_err());
+        let expected = format!(
+            "{}:1:12: node/b has the key of node/a",
+            file.path().display()
+        );
+        assert!(said.starts_with(&expected), "{said}");
     }
 }
