@@ -71,7 +71,7 @@ async fn what_was_changed_behind_the_controllers_back_is_named() -> anyhow::Resu
         "consumer NODES/n1: max_deliver is 3",
         "consumer NODES/n1: ack_wait is 1000000000",
         "selects mesh.node.n2.declare, which node/n1 is not to read",
-        "users file: it was changed since",
+        "users file: it is not what the server was asked to read",
         "users file: node/n2 may subscribe mesh.deliver.>",
     ] {
         assert!(names(&warnings, expected), "{expected}: {warnings:#?}");

@@ -52,6 +52,7 @@ async fn an_operator_proves_the_mesh_and_asks_what_somebody_may_do() -> anyhow::
             5,
         ),
         (["controller", "publish", "$JS.API.INFO"], 0),
+        (["controller", "publish", "$JS.API.STREAM.INFO.EVENTS"], 0),
         (["node/one", "publish", "$JS.API.INFO"], 5),
     ] {
         let said = site.ctl(&[&["can"], &question[..]].concat()).await?;
