@@ -94,8 +94,23 @@ pub fn heartbeats() -> Filter {
 /// subject names, or the controller.
 pub(crate) fn speaks_as_another(principal: &Principal, filter: &Filter) -> bool {
     speaks(filter)
-        && !own_tokens(principal).any(|own| filter.tokens().eq(own))
+        && !own_tokens(principal).any(|own| is_spelled(filter.as_str(), own))
         && !own(principal).iter().any(|own| filter.is_subset_of(own))
+}
+
+/// Whether a text is these tokens, with a dot between any two. A text that is not is told from its first tokens.
+pub(crate) fn is_spelled<'a>(text: &str, tokens: impl IntoIterator<Item = &'a str>) -> bool {
+    let mut left = Some(text);
+    for token in tokens {
+        let Some(rest) = left.and_then(|left| left.strip_prefix(token)) else {
+            return false;
+        };
+        left = rest.strip_prefix('.');
+        if left.is_none() && !rest.is_empty() {
+            return false;
+        }
+    }
+    left.is_none()
 }
 
 /// Whether publishing there says something to somebody, and the subject who speaks.
@@ -336,6 +351,19 @@ fn stream(text: String) -> StreamName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_spelled_by_its_own_tokens_alone() {
+        let texts = [
+            "a.b.>", "a.b", "a", "ab.>", "a.b.>.c", "a.b.c", "", "a.", ".a", "a..b",
+        ];
+        for text in texts {
+            for other in texts {
+                let tokens: Vec<&str> = other.split('.').collect();
+                assert_eq!(is_spelled(text, tokens), text == other, "{text} {other}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_built_is_heard_as_what_it_is() {

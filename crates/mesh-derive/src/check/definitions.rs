@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mesh_model::{ConsumerKind, ConsumerRef, ConsumerSpec, Principal, StreamName};
+use mesh_model::{ConsumerKind, ConsumerRef, ConsumerSpec, Principal, StreamName, Subject};
 
 use crate::check::mismatch::{DefinitionFault, Mismatch};
-use crate::check::overlap::Meetings;
 use crate::check::plan::deliver;
 use crate::plan::Plan;
 use crate::subject;
@@ -32,30 +31,29 @@ impl Plan {
     /// Each delivers to a subject of its own, below the one root that nobody may publish on.
     fn check_delivers(&self, faults: &mut Vec<DefinitionFault>) {
         let root = subject::delivered();
-        let delivers = || {
-            let specs = self.consumers.values();
-            specs.filter_map(|spec| deliver(spec).map(|deliver| (deliver, &spec.consumer)))
-        };
-        let mut meetings = Meetings::new();
-        for (deliver, consumer) in delivers() {
+        let mut delivers: Vec<(&Subject, &ConsumerRef)> = Vec::new();
+        for spec in self.consumers.values() {
+            let Some(deliver) = deliver(spec) else {
+                continue;
+            };
             if !root.matches(deliver) {
                 faults.push(DefinitionFault::DeliversElsewhere {
-                    consumer: consumer.clone(),
+                    consumer: spec.consumer.clone(),
                     deliver: deliver.clone(),
                 });
             }
-            meetings.insert(deliver.tokens(), consumer);
+            delivers.push((deliver, &spec.consumer));
         }
-        for (deliver, consumer) in delivers() {
-            meetings.with(&deliver.into(), &mut |with: &&ConsumerRef| {
-                if consumer < *with {
-                    faults.push(DefinitionFault::DeliverTwice {
-                        consumer: consumer.clone(),
-                        with: (*with).clone(),
-                        deliver: deliver.clone(),
-                    });
-                }
-            });
+        delivers.sort_unstable();
+        for same in delivers.chunk_by(|one, next| one.0 == next.0) {
+            for (at, (deliver, consumer)) in same.iter().enumerate() {
+                let others = same.iter().skip(at + 1);
+                faults.extend(others.map(|(_, with)| DefinitionFault::DeliverTwice {
+                    consumer: (*consumer).clone(),
+                    with: (*with).clone(),
+                    deliver: (*deliver).clone(),
+                }));
+            }
         }
     }
 

@@ -109,30 +109,28 @@ impl Plan {
         unread(left, |_| true, found);
     }
 
+    /// Both sides in the same order, gone through once.
     fn check_users(&self, found: &mut Vec<Mismatch>) {
-        let (mut keyed, mut distinct) = (Meetings::new(), 0_usize);
-        for principal in self.users.values() {
-            distinct += usize::from(keyed.insert(tokens(principal), ()));
-        }
-        for principal in self.grants.keys() {
-            if keyed.has(tokens(principal)) {
-                distinct -= 1;
-                continue;
+        let mut keyed: Vec<&Principal> = self.users.values().collect();
+        keyed.sort_unstable();
+        keyed.dedup();
+        let mut keyed = keyed.into_iter().peekable();
+        let no_grant = |principal: &Principal| Mismatch::NoGrant {
+            principal: principal.clone(),
+        };
+        for granted in self.grants.keys() {
+            while let Some(principal) = keyed.next_if(|principal| *principal < granted) {
+                found.push(no_grant(principal));
             }
+            let has_key = keyed.next_if_eq(&granted).is_some();
             // A module is many credentials, and the controller's own key is no record.
-            if !matches!(principal, Principal::Controller | Principal::Module(_)) {
+            if !has_key && !matches!(granted, Principal::Controller | Principal::Module(_)) {
                 found.push(Mismatch::NoUser {
-                    principal: principal.clone(),
+                    principal: granted.clone(),
                 });
             }
         }
-        if distinct > 0 {
-            let ungranted = |of: &&Principal| !self.grants.contains_key(*of);
-            let ungranted = self.users.values().filter(ungranted);
-            found.extend(ungranted.map(|principal| Mismatch::NoGrant {
-                principal: principal.clone(),
-            }));
-        }
+        found.extend(keyed.map(no_grant));
     }
 }
 
@@ -180,18 +178,6 @@ fn reads_anothers(reader: &Reader<'_>, reads: Option<&Allow>, found: &mut Vec<Mi
             });
         }
     }
-}
-
-/// What tells one principal from every other.
-fn tokens(principal: &Principal) -> impl Iterator<Item = &str> {
-    let of = match principal {
-        Principal::Controller => ["controller", "", ""],
-        Principal::Node(node) => ["node", node.as_str(), ""],
-        Principal::Module(module) => ["module", module.as_str(), ""],
-        Principal::Instance(of) => ["instance", of.module.as_str(), of.node.as_str()],
-        Principal::Joiner(token) => ["joiner", token.as_str(), ""],
-    };
-    of.into_iter().filter(|token| !token.is_empty())
 }
 
 /// What is selected lies inside the stream, and a server refuses one filter inside another of the same consumer.

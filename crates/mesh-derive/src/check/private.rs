@@ -184,7 +184,8 @@ impl<'a> Own<'a> {
             return false;
         };
         let (older, newer) = self.acks.of_named(&self.nodes, node.as_str());
-        self.regular && (by.tokens().eq(older) || by.tokens().eq(newer))
+        self.regular
+            && (subject::is_spelled(by.as_str(), older) || subject::is_spelled(by.as_str(), newer))
     }
 
     /// Whether this is where a node's own consumer delivers, or an inbox of the principal's own.
@@ -194,6 +195,7 @@ impl<'a> Own<'a> {
             Principal::Instance(_) => false,
             _ => return false,
         };
-        self.regular && (delivers || by.tokens().eq(subject::inbox_tokens(principal)))
+        self.regular
+            && (delivers || subject::is_spelled(by.as_str(), subject::inbox_tokens(principal)))
     }
 }

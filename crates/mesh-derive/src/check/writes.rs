@@ -34,8 +34,11 @@ impl Plan {
 
 fn says_its_own(entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
     let (principal, publish) = (entries.principal, &entries.grant.publish);
-    let listed = subject::own_tokens(principal)
-        .all(|own| publish.iter().any(|by| by.tokens().eq(own.clone())));
+    let listed = subject::own_tokens(principal).all(|own| {
+        publish
+            .iter()
+            .any(|by| subject::is_spelled(by.as_str(), own.clone()))
+    });
     if listed {
         return;
     }
@@ -55,7 +58,7 @@ fn cannot_say(entries: &Entries<'_>, always: Filter, found: &mut Vec<Mismatch>) 
 
 fn no_inbox(entries: &Entries<'_>, found: &mut Vec<Mismatch>) {
     let (principal, subscribe) = (entries.principal, &entries.grant.subscribe);
-    let is_inbox = |by: &Filter| by.tokens().eq(subject::inbox_tokens(principal));
+    let is_inbox = |by: &Filter| subject::is_spelled(by.as_str(), subject::inbox_tokens(principal));
     if subscribe.iter().any(is_inbox) {
         return;
     }
@@ -99,7 +102,7 @@ fn as_its_module(entries: &Entries<'_>, of: &InstanceRef, found: &mut Vec<Mismat
         }));
     };
     missing(module, entries.grant).for_each(|filter| fault(filter, false));
-    let inbox = |by: &&Filter| by.tokens().eq(subject::inbox_tokens(principal));
+    let inbox = |by: &&Filter| subject::is_spelled(by.as_str(), subject::inbox_tokens(principal));
     let more = entries.subscribe().filter(|by| !inbox(by));
     let more = entries.publish().chain(more);
     more.for_each(|filter| fault(filter, true));
