@@ -1,4 +1,7 @@
 //! What goes over the surface, besides what the core shows of itself.
+//!
+//! What asks for something knows all its fields: one left out often means everything or nobody, and a misspelt one would be
+//! taken as left out.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +37,7 @@ impl<T> Envelope<T> {
 
 /// Asks what an apply would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PlanRequest {
     /// The whole of what would be declared.
     pub declared: Declared,
@@ -41,7 +45,7 @@ pub struct PlanRequest {
 
 /// Declares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Apply {
     /// The whole of what is declared.
     pub declared: Declared,
@@ -58,6 +62,7 @@ pub struct Applied {
 
 /// Gives a seat to a module, or takes it away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Assign {
     /// The holder, or nobody.
     pub holder: Option<ModuleName>,
@@ -65,6 +70,7 @@ pub struct Assign {
 
 /// Sets a node's labels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Label {
     /// All of them.
     pub labels: BTreeMap<String, String>,
@@ -72,7 +78,7 @@ pub struct Label {
 
 /// Asks for a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TokenRequest {
     /// Seconds it is good for.
     pub ttl_secs: u64,
@@ -167,6 +173,7 @@ pub struct DoctorFinding {
 
 /// Asks for a proof on the live bus.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VerifyRequest {
     /// Of whom; of everybody when it names nobody.
     #[serde(default)]
@@ -201,6 +208,7 @@ pub struct VerifiedPrincipal {
 
 /// Asks whether a principal may do one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CanRequest {
     /// Who.
     pub principal: Principal,
@@ -256,4 +264,41 @@ pub enum BrokerAnswer {
 pub struct RefuseStore {
     /// For how many milliseconds.
     pub for_millis: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn said_of<T: DeserializeOwned>(request: &Value) -> Option<String> {
+        let read: Result<T, _> = serde_json::from_value(request.clone());
+        read.err().map(|error| error.to_string())
+    }
+
+    fn knows_all_its_fields<T: DeserializeOwned>(mut request: Value) {
+        assert_eq!(said_of::<T>(&request), None, "{request}");
+        request["misspelt"] = json!(["module/shop"]);
+        let said = said_of::<T>(&request).unwrap_or_default();
+        assert!(
+            said.contains("unknown field `misspelt`"),
+            "{request}: {said}"
+        );
+    }
+
+    #[test]
+    fn a_request_with_a_misspelt_field_is_refused() {
+        let declared = json!({"mesh": "m", "modules": {}, "seats": {}, "placements": {}});
+        knows_all_its_fields::<PlanRequest>(json!({"declared": declared}));
+        knows_all_its_fields::<Apply>(json!({"declared": declared}));
+        knows_all_its_fields::<Assign>(json!({}));
+        knows_all_its_fields::<Label>(json!({"labels": {}}));
+        knows_all_its_fields::<TokenRequest>(json!({"ttlSecs": 1}));
+        knows_all_its_fields::<VerifyRequest>(json!({}));
+        knows_all_its_fields::<CanRequest>(
+            json!({"principal": "controller", "verb": "publish", "subject": "a"}),
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! Proving on the live bus: keys for the time it takes, and what came of it in the surface's words.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use mesh_api::{
     ApiError, BrokerAnswer, Caller, CanAnswer, CanRequest, CanVerb, Code, Verified,
     VerifiedPrincipal, VerifyRequest,
@@ -8,7 +10,7 @@ use mesh_auth::keys::UserKey;
 use mesh_bus::{Attempted, ControllerBus, Prober, Proven, UnprovenError};
 use mesh_derive::Plan;
 use mesh_derive::proof::Act;
-use mesh_model::{Filter, Grant, Principal, PublicKey, Revision, Subject};
+use mesh_model::{Filter, Grant, Principal, PublicKey, Revision, Subject, one_line};
 
 use super::{Surface, failed, gone};
 
@@ -20,17 +22,10 @@ impl<B: ControllerBus> Surface<B> {
         who: &Caller,
     ) -> Result<Verified, ApiError> {
         let (revision, plan) = self.derived().await?;
-        let principals: Vec<&Principal> = if request.principals.is_empty() {
-            plan.grants.keys().collect()
-        } else {
-            request.principals.iter().collect()
-        };
-        for principal in &principals {
-            granted(&plan, principal)?;
-        }
+        let principals = asked(&plan.grants, &request.principals)?;
         let probers = principals
-            .iter()
-            .map(|principal| prober(principal))
+            .into_iter()
+            .map(prober)
             .collect::<Result<Vec<_>, _>>()?;
         tracing::info!(%who, principals = probers.len(), "proves the bus");
         let proven = self.shared.bus.prove(&plan, &probers).await;
@@ -49,11 +44,12 @@ impl<B: ControllerBus> Surface<B> {
         who: &Caller,
     ) -> Result<CanAnswer, ApiError> {
         let (revision, plan) = self.derived().await?;
-        let grant = granted(&plan, &request.principal)?;
+        let grant = granted(&plan.grants, &request.principal)?;
         let act = act(&request)?;
         let by = entry(grant, &act);
         let prober = prober(&request.principal)?;
-        tracing::info!(%who, principal = %request.principal, %act, "asks the bus");
+        let asks = one_line(&act.to_string());
+        tracing::info!(%who, principal = %request.principal, act = asks, "asks the bus");
         let (broker, said) = match self.shared.bus.attempt(&plan, &prober, &act).await {
             Ok(Attempted::Allowed(said)) => (BrokerAnswer::Yes, said),
             Ok(Attempted::Refused(said)) => (BrokerAnswer::No, said),
@@ -87,8 +83,33 @@ impl<B: ControllerBus> Surface<B> {
     }
 }
 
-fn granted<'a>(plan: &'a Plan, principal: &Principal) -> Result<&'a Grant, ApiError> {
-    plan.grants.get(principal).ok_or_else(|| {
+/// Each of those named once, or everybody.
+fn asked<'a>(
+    grants: &'a BTreeMap<Principal, Grant>,
+    named: &'a [Principal],
+) -> Result<BTreeSet<&'a Principal>, ApiError> {
+    if named.is_empty() {
+        return Ok(grants.keys().collect());
+    }
+    if named.len() > grants.len() {
+        let message = format!(
+            "{} principals are named, and this mesh has {}; name each once, or none to prove everybody",
+            named.len(),
+            grants.len()
+        );
+        return Err(ApiError::new(Code::Invalid, message));
+    }
+    for principal in named {
+        granted(grants, principal)?;
+    }
+    Ok(named.iter().collect())
+}
+
+fn granted<'a>(
+    grants: &'a BTreeMap<Principal, Grant>,
+    principal: &Principal,
+) -> Result<&'a Grant, ApiError> {
+    grants.get(principal).ok_or_else(|| {
         let message = format!(
             "{principal} has no authority in this mesh; `meshctl derive DIR` lists who has any in a directory's"
         );
@@ -109,8 +130,18 @@ fn prober(principal: &Principal) -> Result<Prober, ApiError> {
     })
 }
 
+/// Bytes of a subject that is asked of: a server ends a connection that sends a line longer than its limit.
+const SUBJECT_LIMIT: usize = 1024;
+
 fn act(request: &CanRequest) -> Result<Act, ApiError> {
     let invalid = |message: String| ApiError::new(Code::Invalid, message);
+    let bytes = request.subject.as_str().len();
+    if bytes > SUBJECT_LIMIT {
+        let message = format!(
+            "the subject has {bytes} bytes, and {SUBJECT_LIMIT} is the most that is asked of; ask of a shorter one"
+        );
+        return Err(invalid(message));
+    }
     match (request.verb, &request.queue) {
         (CanVerb::Publish, Some(_)) => Err(invalid("nobody publishes in a group".to_owned())),
         (CanVerb::Publish, None) => Subject::new(request.subject.as_str())
@@ -207,6 +238,46 @@ mod tests {
                 Act::Connect | Act::Inject { .. } => false,
             };
             assert_eq!(entry.is_some(), allowed, "{act}");
+        }
+    }
+
+    #[test]
+    fn a_principal_named_twice_is_proven_once_and_more_names_than_principals_are_refused() {
+        let principal = |text: &str| text.parse::<Principal>().unwrap();
+        let grants: BTreeMap<_, _> = ["controller", "module/shop", "module/till"]
+            .map(|text| (principal(text), Grant::default()))
+            .into();
+        let shop = principal("module/shop");
+        let (once, unknown) = ([&shop].into(), [shop.clone(), principal("module/none")]);
+        for (named, expected) in [
+            (&vec![shop.clone(); 3][..], Ok(once)),
+            (&vec![shop.clone(); 4], Err(Code::Invalid)),
+            (&[], Ok(grants.keys().collect())),
+            (&unknown, Err(Code::NotFound)),
+        ] {
+            let asked = asked(&grants, named).map_err(|error| error.code);
+            assert_eq!(asked, expected, "{named:?}");
+        }
+    }
+
+    #[test]
+    fn a_subject_longer_than_is_asked_of_is_refused_with_the_bound() {
+        for (verb, bytes, refused) in [
+            (CanVerb::Publish, SUBJECT_LIMIT, false),
+            (CanVerb::Publish, SUBJECT_LIMIT + 1, true),
+            (CanVerb::Subscribe, SUBJECT_LIMIT + 1, true),
+        ] {
+            let act = act(&CanRequest {
+                principal: Principal::Controller,
+                verb,
+                subject: "a".repeat(bytes).parse().unwrap(),
+                queue: None,
+            });
+            assert_eq!(act.is_err(), refused, "{bytes}");
+            if let Err(error) = act {
+                assert_eq!(error.code, Code::Invalid);
+                assert!(error.message.contains("1024"), "{}", error.message);
+            }
         }
     }
 }
