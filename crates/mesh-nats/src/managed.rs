@@ -232,6 +232,7 @@ pub(crate) struct Files {
     accounts: PathBuf,
     users: PathBuf,
     log: PathBuf,
+    printed: PathBuf,
     state: PathBuf,
 }
 
@@ -242,6 +243,7 @@ impl Files {
             accounts: dir.join(config::ACCOUNTS_FILE),
             users: dir.join(mesh_derive::render::nats_conf::EDGE_USERS_FILE),
             log: dir.join("nats-server.log"),
+            printed: dir.join("nats-server.out"),
             state: dir.join("state.json"),
         }
     }
@@ -281,7 +283,7 @@ async fn adopt(state: State, files: &Files, address: SocketAddr, changed: bool) 
 fn write_files(spec: &ServerSpec, files: &Files, port: u16) -> Result<bool, StartServerError> {
     let mut changed = false;
     for (path, text) in [
-        (&files.config, config::server(spec, port)),
+        (&files.config, config::server(spec, port, &files.log)),
         (&files.accounts, spec.accounts.clone()),
     ] {
         if std::fs::read_to_string(path).ok().as_ref() != Some(&text) {

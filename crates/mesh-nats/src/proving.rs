@@ -7,6 +7,7 @@ use mesh_bus::{Attempted, BusError, ControllerBus, Prober, Proven, UnprovenError
 use mesh_derive::Plan;
 use mesh_derive::proof::{Act, Extent, with_probers};
 use mesh_model::Principal;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::authority::Authority;
@@ -22,9 +23,7 @@ impl NatsController {
         plan: &Plan,
         probers: &[Prober],
     ) -> Result<Vec<Proven>, UnprovenError> {
-        let Ok(_alone) = self.proving.try_lock() else {
-            return Err(UnprovenError::UnderWay);
-        };
+        let _alone = alone(&self.proving).await?;
         let stay = self.let_in(plan, probers).await?;
         let keys = probers
             .iter()
@@ -55,9 +54,7 @@ impl NatsController {
         prober: &Prober,
         act: &Act,
     ) -> Result<Attempted, UnprovenError> {
-        let Ok(_alone) = self.proving.try_lock() else {
-            return Err(UnprovenError::UnderWay);
-        };
+        let _alone = alone(&self.proving).await?;
         let stay = self.let_in(plan, std::slice::from_ref(prober)).await?;
         let key = self.credential_of(prober);
         let proving = self.proving_of(plan);
@@ -120,6 +117,12 @@ impl NatsController {
     }
 }
 
+/// The turn of one proof, in the order they were asked for; what is asked of one act is soon over.
+async fn alone(proving: &Mutex<()>) -> Result<MutexGuard<'_, ()>, UnprovenError> {
+    let turn = timeout(TURN_WITHIN, proving.lock()).await;
+    turn.map_err(|_| UnprovenError::UnderWay)
+}
+
 /// Waits until the guests cannot connect any more.
 async fn see_out(stay: Option<Stay>) -> Result<(), UnprovenError> {
     let Some(stay) = stay else { return Ok(()) };
@@ -158,3 +161,31 @@ const AT_A_TIME: usize = 8;
 const PROVEN_WITHIN: Duration = Duration::from_secs(90);
 /// For so long the controller may need to write users.
 const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+/// How long a proof waits for the one before it.
+const TURN_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_proof_waits_its_turn_and_is_told_when_that_takes_too_long() {
+        let proving = Mutex::new(());
+        let held_for = async |time: Duration| {
+            let held = proving.lock().await;
+            sleep(time).await;
+            drop(held);
+        };
+        let soon = TURN_WITHIN / 2;
+        let begun = Instant::now();
+        let ((), turn) = tokio::join!(held_for(soon), alone(&proving));
+        assert!(turn.is_ok());
+        assert_eq!(begun.elapsed(), soon);
+        drop(turn);
+
+        let ((), turn) = tokio::join!(held_for(TURN_WITHIN * 2), alone(&proving));
+        assert_eq!(turn.err(), Some(UnprovenError::UnderWay));
+    }
+}

@@ -93,19 +93,17 @@ impl Supervisor {
 
     /// Starts a server, in a process group of its own, and returns when it answers.
     pub(super) async fn launch(&self) -> Result<Running, StartServerError> {
-        let log = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.files.log)
-            .map_err(|error| file_error(&self.files.log, error))?;
-        let errors = log
+        let printed = &self.files.printed;
+        keep_what_was_printed(printed).map_err(|error| file_error(printed, error))?;
+        let output = std::fs::File::create(printed).map_err(|error| file_error(printed, error))?;
+        let errors = output
             .try_clone()
-            .map_err(|error| file_error(&self.files.log, error))?;
+            .map_err(|error| file_error(printed, error))?;
         let mut child = Command::new(&self.binary)
             .arg("-c")
             .arg(&self.files.config)
             .stdin(Stdio::null())
-            .stdout(log)
+            .stdout(output)
             .stderr(errors)
             .process_group(0)
             .spawn()
@@ -198,9 +196,15 @@ impl Supervisor {
     }
 
     fn ended_early(&self) -> StartServerError {
+        let printed = last_lines(&self.files.printed);
+        let (log, said) = if printed.is_empty() {
+            (&self.files.log, last_lines(&self.files.log))
+        } else {
+            (&self.files.printed, printed)
+        };
         StartServerError::Ended {
-            log: self.files.log.clone(),
-            said: last_lines(&self.files.log),
+            log: log.clone(),
+            said,
         }
     }
 }
@@ -245,6 +249,14 @@ pub(super) async fn answers(address: SocketAddr) -> Option<Greeting> {
         sleep(ASK_EACH).await;
     }
     None
+}
+
+/// A server prints why it crashed, and nothing once it has a log: what the last one printed outlives the next one's start.
+fn keep_what_was_printed(printed: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(printed) {
+        Ok(file) if file.len() > 0 => std::fs::rename(printed, printed.with_extension("out.1")),
+        _ => Ok(()),
+    }
 }
 
 fn last_lines(log: &Path) -> String {

@@ -76,6 +76,28 @@ async fn a_server_that_dies_is_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_keeps_a_log_and_what_it_printed_when_it_crashed() {
+    let Some(programs) = server_dir() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let keys = (KeyPair::new_user(), KeyPair::new_user());
+    let spec = spec(programs, dir.path(), &keys.0, &keys.1);
+    let file = |name: &str| std::fs::read_to_string(spec.dir.join(name)).unwrap();
+    let server = soon(ManagedServer::start(spec.clone())).await.unwrap();
+    assert!(file("nats-server.log").contains("Server is ready"));
+    assert_eq!(file("nats-server.out"), "");
+
+    let pid = server.ready().pid;
+    let mut state = server.state();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::ABORT).unwrap();
+    let again =
+        |state: &ServerState| matches!(state, ServerState::Ready(ready) if ready.pid != pid);
+    drop(within(30, state.wait_for(again)).await.unwrap());
+    assert!(file("nats-server.out.1").contains("SIGABRT"));
+    assert_eq!(file("nats-server.out"), "");
+    soon(server.stop(0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_the_server_refuses_is_told_in_its_words() {
     let Some(programs) = server_dir() else { return };
     let dir = tempfile::tempdir().unwrap();
