@@ -147,6 +147,45 @@ async fn a_changed_consumer_of_a_node_is_as_it_was_and_the_node_hears_the_next_d
     stage.hears_the_next().await
 }
 
+/// With roll-ups, whoever may publish one event may delete all the others; a paused consumer delivers nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_let_somebody_do_more_or_hear_nothing_is_as_it_was() -> anyhow::Result<()> {
+    let Some(mut stage) = stage().await? else {
+        return Ok(());
+    };
+    let (events, own) = (
+        subject::events_stream(),
+        consumer(subject::nodes_stream(), "n1")?,
+    );
+    let tool = &stage.mesh.tool;
+    let found = tool.stream(&events).await?.context("it is there")?;
+    let mut config = found.get("config").cloned().context("a config")?;
+    let fields = config.as_object_mut().context("fields")?;
+    fields.insert("allow_rollup_hdrs".to_owned(), true.into());
+    fields.insert("allow_direct".to_owned(), true.into());
+    let leak = json!({ "src": ">", "dest": "leak.>" });
+    fields.insert("republish".to_owned(), leak);
+    let changed = tool.api("STREAM.UPDATE.EVENTS", &config).await?;
+    changed.context("it is changed")?;
+    let pause = json!({ "pause_until": "2100-01-01T00:00:00Z" });
+    let paused = tool.api("CONSUMER.PAUSE.NODES.n1", &pause).await?;
+    paused.context("it is paused")?;
+    let back =
+        async || {
+            let stream = tool.stream(&events).await?.context("it is there")?;
+            let is = |field: &str| stream.pointer(&format!("/config/{field}")).cloned();
+            let off = |field: &str| is(field).is_none_or(|value| value == Value::Bool(false));
+            let reader = tool.consumer(&own).await?.context("it is there")?;
+            let delivers = reader.pointer("/config/pause_until").is_none();
+            Ok(delivers
+                && off("allow_rollup_hdrs")
+                && off("allow_direct")
+                && is("republish").is_none())
+        };
+    eventually(PROMISED, "both are as they were", back).await?;
+    stage.hears_the_next().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_declarations_are_back_and_a_node_hears_its_current_one_and_the_next()
 -> anyhow::Result<()> {

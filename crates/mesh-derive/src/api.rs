@@ -23,13 +23,15 @@ pub enum ApiCall {
     ConsumerCreate,
     /// Deletes a consumer.
     ConsumerDelete,
+    /// Has a consumer deliver again.
+    ConsumerPause,
     /// The next messages of a pull consumer.
     ConsumerNext,
 }
 
 impl ApiCall {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::StreamList,
         Self::StreamCreate,
         Self::StreamUpdate,
@@ -38,6 +40,7 @@ impl ApiCall {
         Self::ConsumerList,
         Self::ConsumerCreate,
         Self::ConsumerDelete,
+        Self::ConsumerPause,
         Self::ConsumerNext,
     ];
 
@@ -52,6 +55,7 @@ impl ApiCall {
             Self::ConsumerList => format!("$JS.API.CONSUMER.LIST.{stream}"),
             Self::ConsumerCreate => format!("$JS.API.CONSUMER.CREATE.{stream}.{consumer}"),
             Self::ConsumerDelete => format!("$JS.API.CONSUMER.DELETE.{stream}.{consumer}"),
+            Self::ConsumerPause => format!("$JS.API.CONSUMER.PAUSE.{stream}.{consumer}"),
             Self::ConsumerNext => format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"),
         }
     }

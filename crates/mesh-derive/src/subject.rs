@@ -50,6 +50,11 @@ pub fn declare(node: &NodeName) -> Subject {
     subject(format!("mesh.node.{node}.declare"))
 }
 
+/// Everything the mesh says.
+pub fn root() -> Filter {
+    filter("mesh.>".to_owned())
+}
+
 /// Every node's declaration.
 pub fn declares() -> Filter {
     filter("mesh.node.*.declare".to_owned())

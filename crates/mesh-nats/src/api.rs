@@ -276,6 +276,14 @@ impl Api {
         }
     }
 
+    /// Has a consumer deliver again that was paused.
+    pub(crate) async fn resume_consumer(&self, consumer: &ConsumerRef) -> Result<(), BusError> {
+        let (stream, name) = (consumer.stream().as_str(), consumer.name());
+        let verb = verb(ApiCall::ConsumerPause, stream, name);
+        let _resumed: Anything = self.write(&verb, &json!({})).await?;
+        Ok(())
+    }
+
     /// The last message a stream has on a subject: its sequence and body.
     pub(crate) async fn last(
         &self,

@@ -51,11 +51,14 @@ pub(crate) fn changed_by_another(
     answer.error.is_none().then_some(consumer)
 }
 
-/// The consumer that a call defines: as it is asked now, with its one filter in the subject or without, and as it was.
+/// The consumer that a call pauses or defines: as it is asked now, with its one filter in the subject or without, and as it was.
 fn defined(subject: &str) -> Option<ConsumerRef> {
     let (_, call) = subject.split_once(".API.CONSUMER.")?;
     let names = call.strip_prefix("DURABLE.").unwrap_or(call);
-    let mut names = names.strip_prefix("CREATE.")?.split('.');
+    let names = names
+        .strip_prefix("CREATE.")
+        .or_else(|| names.strip_prefix("PAUSE."))?;
+    let mut names = names.split('.');
     let stream = StreamName::new(names.next()?).ok()?;
     ConsumerRef::new(stream, names.next()?).ok()
 }

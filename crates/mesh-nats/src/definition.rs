@@ -1,7 +1,8 @@
 //! What a stream and a consumer are declared as, in the server's JSON, and where what is found differs.
 //!
 //! Only what is declared is compared: a server adds defaults and its own metadata, and an operator may have chosen what
-//! the mesh does not.
+//! the mesh does not. Declared is whatever would let somebody read, write or destroy more than was derived: a stream that
+//! takes roll-ups lets whoever may publish one event delete all the others.
 
 use std::collections::BTreeSet;
 
@@ -49,6 +50,23 @@ pub(crate) fn stream_fields(spec: &StreamSpec, replicas: u8) -> Fields {
         "max_age": nanos(spec.max_age_secs.unwrap_or(0)),
         "max_consumers": spec.max_consumers,
         "num_replicas": replicas,
+        "max_msgs": -1,
+        "max_msg_size": -1,
+        "no_ack": false,
+        "sealed": false,
+        "deny_delete": false,
+        "deny_purge": false,
+        "allow_rollup_hdrs": false,
+        "allow_direct": false,
+        "mirror_direct": false,
+        "allow_msg_ttl": false,
+        "allow_atomic": false,
+        "allow_msg_counter": false,
+        "allow_msg_schedules": false,
+        "mirror": null,
+        "sources": [],
+        "republish": null,
+        "subject_transform": null,
     }))
 }
 
@@ -74,6 +92,11 @@ pub(crate) fn consumer_fields(spec: &ConsumerSpec) -> Fields {
         "deliver_group": "",
         "idle_heartbeat": 0,
         "backoff": [],
+        "rate_limit_bps": 0,
+        "max_batch": 0,
+        "max_expires": 0,
+        "priority_groups": [],
+        PAUSED: null,
     }));
     let filters: Vec<&str> = spec.selects.filters().map(Filter::as_str).collect();
     declared.insert(FILTERS.to_owned(), json!(filters));
@@ -190,7 +213,14 @@ pub(crate) fn immutable(
 
 /// Whether a stream refuses this change (nats-server `configUpdateCheck`).
 pub(crate) fn stream_refuses(difference: &Difference) -> bool {
-    matches!(difference.field.as_str(), "storage" | "retention")
+    match difference.field.as_str() {
+        "storage" | "retention" | "mirror" => true,
+        // Once on, they stay on.
+        "sealed" | "deny_delete" | "deny_purge" | "allow_msg_ttl" | "allow_msg_counter" => {
+            is_default(&difference.wanted)
+        }
+        _ => false,
+    }
 }
 
 /// Whether a consumer refuses this change (nats-server `checkNewConsumerConfig`). A deliver subject may be changed, but
@@ -246,6 +276,8 @@ fn nanos(secs: u64) -> u64 {
     secs.saturating_mul(1_000_000_000)
 }
 
+/// Until when a consumer delivers nothing. Changing the consumer does not change it.
+pub(crate) const PAUSED: &str = "pause_until";
 const DELIVER_POLICY: &str = "deliver_policy";
 /// The policy of a consumer that begins with a certain message.
 const GOES_ON: &str = "by_start_sequence";

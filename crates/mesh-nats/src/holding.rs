@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mesh_bus::Finding;
-use mesh_derive::{Mismatch, Plan};
-use mesh_model::{BusFacts, ConsumerRef, StreamName};
+use mesh_derive::{Mismatch, Plan, subject};
+use mesh_model::{BusFacts, ConsumerRef, Filter, StreamName};
 
 use crate::api::{FoundConsumer, FoundStream};
 use crate::definition::{Difference, consumer_fields, consumer_spec, differences, stream_fields};
@@ -25,6 +25,8 @@ pub(crate) enum Held {
     Differs(String, Difference),
     /// A consumer nobody derived reads a stream that was.
     Foreign(ConsumerName),
+    /// A stream nobody derived, and what it has of the mesh's.
+    ForeignStream(String, Taken),
     /// What follows of it for whoever is to read or settle.
     Follows(Box<Mismatch>),
     /// A user nobody derived can connect.
@@ -49,6 +51,27 @@ pub(crate) enum Held {
     Unread(&'static str, String),
 }
 
+/// What a stream nobody derived has to do with the mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nothing.
+    Nothing,
+    /// A copy of what one of the mesh's stores.
+    Copies,
+    /// Subjects below the mesh's own root.
+    Subjects,
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "",
+            Self::Copies => " and keeps a copy of what another stores",
+            Self::Subjects => " and stores what is said below `mesh.`",
+        })
+    }
+}
+
 /// A consumer as it is called on a server, where it may be called anything.
 type ConsumerName = String;
 /// Which side of a user's permissions, and what is allowed or denied there.
@@ -61,22 +84,15 @@ impl fmt::Display for Held {
                 f,
                 "{what} is not on the server; it is made at the next assertion: restart the controller to have it now"
             ),
-            Self::Differs(
-                what,
-                Difference {
-                    field,
-                    found,
-                    wanted,
-                },
-            ) => write!(
-                f,
-                "{what}: {field} is {found} on the server and {wanted} as derived; somebody changed it, and the next assertion \
-                 brings it back or says why it cannot"
-            ),
+            Self::Differs(what, difference) => differs(f, what, difference),
             Self::Foreign(name) => write!(
                 f,
                 "consumer {name} is nobody's that was derived and reads what the mesh stores; unless you made it, delete it \
                  (`nats consumer rm STREAM CONSUMER`)"
+            ),
+            Self::ForeignStream(name, taken) => write!(
+                f,
+                "stream {name} was not derived{taken}; unless you made it, delete it (`nats stream rm {name}`)"
             ),
             Self::Follows(mismatch) => write!(f, "as the server holds it: {mismatch}"),
             Self::ForeignUser(key) => anew(f, format_args!("{key} is nobody's key")),
@@ -117,6 +133,20 @@ impl fmt::Display for Held {
             ),
         }
     }
+}
+
+/// Which field of what is another.
+fn differs(f: &mut fmt::Formatter<'_>, what: &str, difference: &Difference) -> fmt::Result {
+    let Difference {
+        field,
+        found,
+        wanted,
+    } = difference;
+    write!(
+        f,
+        "{what}: {field} is {found} on the server and {wanted} as derived; somebody changed it, and the next assertion \
+         brings it back or says why it cannot"
+    )
 }
 
 /// What is wrong with the users file, and what brings it back.
@@ -167,6 +197,12 @@ pub(crate) fn definitions(
             }
         }
     }
+    held.extend(
+        found
+            .streams
+            .iter()
+            .filter_map(|stream| foreign(plan, stream)),
+    );
     let mut there = BTreeSet::new();
     for (stream, consumers) in &found.consumers {
         for consumer in consumers {
@@ -197,6 +233,28 @@ pub(crate) fn definitions(
     let follows = real.check(facts).into_iter();
     held.extend(follows.map(|mismatch| Held::Follows(Box::new(mismatch))));
     held
+}
+
+/// A stream that is not of the plan.
+fn foreign(plan: &Plan, stream: &FoundStream) -> Option<Held> {
+    let name = stream.name()?;
+    if plan.streams.keys().any(|own| own.as_str() == name) {
+        return None;
+    }
+    let given = |field: &str| stream.config.get(field).filter(|value| !value.is_null());
+    let subjects = given("subjects").and_then(|subjects| subjects.as_array());
+    let below_ours = |subject: &serde_json::Value| {
+        let subject = subject.as_str().and_then(|subject| subject.parse().ok());
+        subject.is_some_and(|subject: Filter| subject.overlaps(&subject::root()))
+    };
+    let taken = if given("mirror").is_some() || given("sources").is_some() {
+        Taken::Copies
+    } else if subjects.is_some_and(|subjects| subjects.iter().any(below_ours)) {
+        Taken::Subjects
+    } else {
+        Taken::Nothing
+    };
+    Some(Held::ForeignStream(name.to_owned(), taken))
 }
 
 #[cfg(test)]

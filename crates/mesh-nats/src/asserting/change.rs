@@ -6,8 +6,8 @@ use mesh_model::{ConsumerRef, ConsumerSpec};
 
 use crate::api::{Api, Position};
 use crate::definition::{
-    Difference, Fields, consumer_fields, consumer_refuses, differences, going_on, immutable,
-    overlaid,
+    Difference, Fields, PAUSED, consumer_fields, consumer_refuses, differences, going_on,
+    immutable, overlaid,
 };
 use crate::places::{Begins, may_have_missed};
 
@@ -46,7 +46,16 @@ impl Change {
                 }
                 api.create_consumer(consumer, config).await.map(Some)
             }
-            Self::Alter(config, _) => api.update_consumer(consumer, config).await.map(|()| None),
+            Self::Alter(config, differences) => {
+                let paused = |difference: &Difference| difference.field == PAUSED;
+                if differences.iter().any(paused) {
+                    api.resume_consumer(consumer).await?;
+                }
+                if !differences.iter().all(paused) {
+                    api.update_consumer(consumer, config).await?;
+                }
+                Ok(None)
+            }
             Self::MakeAnew(config, _) => {
                 api.delete_consumer(consumer).await?;
                 api.create_consumer(consumer, config).await.map(Some)

@@ -273,3 +273,28 @@ fn a_file_that_says_the_same_otherwise_or_nothing_known_is_told_of() {
         [Held::Beside("include".to_owned())]
     );
 }
+
+#[test]
+fn a_stream_nobody_derived_is_named_with_what_it_has_of_the_mesh() {
+    for (config, expected) in [
+        (json!({ "subjects": ["own.>"] }), "was not derived;"),
+        (json!({ "mirror": { "name": "EVENTS" } }), "keeps a copy"),
+        (json!({ "sources": [{ "name": "EVENTS" }] }), "keeps a copy"),
+        (json!({ "subjects": ["mesh.seat.x.>"] }), "below `mesh.`"),
+    ] {
+        let said = said(|found| {
+            let mut config = config.as_object().unwrap().clone();
+            config.insert("name".to_owned(), "SPY".into());
+            found.streams.push(FoundStream {
+                config,
+                created: String::new(),
+                state: StreamState::default(),
+            });
+        });
+        let [said] = &said[..] else {
+            panic!("{said:?}");
+        };
+        assert!(said.starts_with("stream SPY was not derived"), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}
