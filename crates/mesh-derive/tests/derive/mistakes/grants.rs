@@ -206,7 +206,7 @@ fn the_controller_may_what_it_does_and_not_more() {
 }
 
 /// Each call of the API that the controller makes.
-const CALLS: [&str; 9] = [
+const CALLS: [&str; 10] = [
     "$JS.API.STREAM.LIST",
     "$JS.API.STREAM.CREATE.*",
     "$JS.API.STREAM.UPDATE.*",
@@ -215,6 +215,7 @@ const CALLS: [&str; 9] = [
     "$JS.API.CONSUMER.LIST.*",
     "$JS.API.CONSUMER.CREATE.*.*",
     "$JS.API.CONSUMER.DELETE.*.*",
+    "$JS.API.CONSUMER.PAUSE.*.*",
     "$JS.API.CONSUMER.MSG.NEXT.*.*",
 ];
 
