@@ -279,10 +279,11 @@ async fn garbage_on_the_operators_socket_does_not_end_the_controller() -> anyhow
     };
     site.start_controller().await?;
     let (controller, before) = (site.controller_pid()?, site.status().await?);
-    let nested = format!("{{\"x\":{}", "[".repeat(200_000));
+    let nested = format!("{{\"declared\":{{\"x\":{}", "[".repeat(200_000));
     for (body, status, said) in [
         ("{", "422", "EOF"),
         ("{\"declared\":7}", "422", "declared"),
+        ("{\"x\":1}", "422", "unknown field `x`"),
         (nested.as_str(), "422", "EOF"),
         ("\u{0}\u{1}", "422", "expected value"),
     ] {
