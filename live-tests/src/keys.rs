@@ -6,8 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mesh_auth::keys::{BoxKey, BoxPublic, UserKey};
 use mesh_auth::seal::seal;
 use mesh_control::{Mint, MintError, Minted};
-use mesh_model::{BoxPublicKey, InstanceRef, NodeName, Principal, PublicKey, Sealed};
+use mesh_model::{
+    BoxPublicKey, InstanceRef, Labels, NodeName, NodeRecord, Principal, PublicKey, Records, Sealed,
+    Timestamp,
+};
 use mesh_nats::Credential;
+
+use crate::server::Server;
 
 /// Keys by whose they are, made when they are first asked for. Clones hold the same keys.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +56,23 @@ impl KeyRing {
         let public = BoxPublicKey::new(key.public().as_str())?;
         keys.boxes.insert(node.clone(), key);
         Ok(public)
+    }
+
+    /// What there is to derive from in a mesh of these nodes and nothing else.
+    pub fn records_of(&self, nodes: &[&str]) -> anyhow::Result<Records> {
+        let mut records = Records::new("live".parse()?, Server::facts());
+        for name in nodes {
+            let node: NodeName = name.parse()?;
+            let record = NodeRecord {
+                key: self.public(&Principal::Node(node.clone()))?,
+                box_key: BoxPublicKey::from_raw([0; 32]),
+                labels: Labels::new(),
+                token: "spent".parse()?,
+                enrolled: Timestamp::default(),
+            };
+            records.nodes.insert(node, record);
+        }
+        Ok(records)
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {

@@ -3,7 +3,6 @@
 use live_tests::{KeyRing, Server, Shape};
 use mesh_bus::ControllerBus;
 use mesh_derive::{Bounds, derive};
-use mesh_model::{BoxPublicKey, Labels, NodeName, NodeRecord, Principal, Records, Timestamp};
 use mesh_nats::NatsController;
 use serde_json::json;
 
@@ -26,21 +25,8 @@ async fn what_was_changed_behind_the_controllers_back_is_named() -> anyhow::Resu
     let Some(server) = Server::start(Shape::Derived).await? else {
         return Ok(());
     };
-    let (keys, mut records) = (
-        KeyRing::default(),
-        Records::new("live".parse()?, Server::facts()),
-    );
-    for name in ["n1", "n2"] {
-        let node: NodeName = name.parse()?;
-        let record = NodeRecord {
-            key: keys.public(&Principal::Node(node.clone()))?,
-            box_key: BoxPublicKey::from_raw([0; 32]),
-            labels: Labels::new(),
-            token: "spent".parse()?,
-            enrolled: Timestamp::default(),
-        };
-        records.nodes.insert(node, record);
-    }
+    let keys = KeyRing::default();
+    let records = keys.records_of(&["n1", "n2"])?;
     let controller = server.controller().await?;
     controller
         .assert(&derive(&records, &Bounds::default()))

@@ -8,10 +8,7 @@ use futures_util::StreamExt;
 use live_tests::{KeyRing, Rogue, Server, Shape, Tool, consumer, quiet, soon};
 use mesh_bus::ControllerBus;
 use mesh_derive::{Bounds, Mismatch, Plan, check, derive, subject};
-use mesh_model::{
-    BoxPublicKey, ConsumerKind, ConsumerRef, ConsumerSpec, Labels, NodeName, NodeRecord, Principal,
-    Records, Selects, Timestamp,
-};
+use mesh_model::{ConsumerKind, ConsumerRef, ConsumerSpec, NodeName, Principal, Selects};
 use mesh_nats::NatsController;
 
 /// A mesh of two nodes in which the consumer of the first is defined by hand.
@@ -30,21 +27,8 @@ impl Stage {
         let Some(server) = Server::start(Shape::Derived).await? else {
             return Ok(None);
         };
-        let (keys, mut records) = (
-            KeyRing::default(),
-            Records::new("live".parse()?, Server::facts()),
-        );
-        for name in ["n1", "n2"] {
-            let node: NodeName = name.parse()?;
-            let record = NodeRecord {
-                key: keys.public(&Principal::Node(node.clone()))?,
-                box_key: BoxPublicKey::from_raw([0; 32]),
-                labels: Labels::new(),
-                token: "spent".parse()?,
-                enrolled: Timestamp::default(),
-            };
-            records.nodes.insert(node, record);
-        }
+        let keys = KeyRing::default();
+        let records = keys.records_of(&["n1", "n2"])?;
         let (plan, found) = mistaken(derive(&records, &Bounds::default()), mistake)?;
         let controller = server.controller().await?;
         // The server takes it all.
