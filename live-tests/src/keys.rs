@@ -7,7 +7,7 @@ use mesh_auth::keys::{BoxKey, BoxPublic, UserKey};
 use mesh_auth::seal::seal;
 use mesh_control::{Mint, MintError, Minted};
 use mesh_model::{
-    BoxPublicKey, InstanceRef, Labels, NodeName, NodeRecord, Principal, PublicKey, Records, Sealed,
+    BoxPublicKey, BusKind, Labels, NodeName, NodeRecord, Principal, PublicKey, Records, Sealed,
     Timestamp,
 };
 use mesh_nats::Credential;
@@ -64,6 +64,8 @@ impl KeyRing {
         for name in nodes {
             let node: NodeName = name.parse()?;
             let record = NodeRecord {
+                bus: BusKind::Nats,
+                moving: None,
                 key: self.public(&Principal::Node(node.clone()))?,
                 box_key: BoxPublicKey::from_raw([0; 32]),
                 labels: Labels::new(),
@@ -79,23 +81,27 @@ impl KeyRing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make(&self, instance: &InstanceRef, to: &BoxPublicKey) -> anyhow::Result<Minted> {
+    fn make(&self, whom: &Principal, to: &BoxPublicKey) -> anyhow::Result<Minted> {
         let to: BoxPublic = to.as_str().parse()?;
         let key = UserKey::generate()?;
         let minted = Minted {
             key: public(&key)?,
             credential: Sealed(seal(&to, key.seed().expose().as_bytes())?.into_bytes()),
         };
-        let who = Principal::Instance(instance.clone());
-        self.keys().users.insert(who, key);
+        self.keys().users.insert(whom.clone(), key);
         Ok(minted)
     }
 }
 
 impl Mint for KeyRing {
-    fn mint(&mut self, instance: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
-        self.make(instance, to).map_err(|why| MintError {
-            instance: instance.clone(),
+    fn mint(
+        &mut self,
+        whom: &Principal,
+        _: BusKind,
+        to: &BoxPublicKey,
+    ) -> Result<Minted, MintError> {
+        self.make(whom, to).map_err(|why| MintError {
+            whom: whom.clone(),
             why: format!("{why:#}"),
         })
     }

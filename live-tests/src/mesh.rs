@@ -93,6 +93,8 @@ impl Founding {
     pub fn node(&mut self, name: &str) -> anyhow::Result<NodeName> {
         let node: NodeName = name.parse()?;
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: self.keys.public(&Principal::Node(node.clone()))?,
             box_key: self.keys.box_key(&node)?,
             labels: Labels::new(),
@@ -329,6 +331,7 @@ pub fn consumer(stream: mesh_model::StreamName, name: &str) -> anyhow::Result<Co
 
 fn token_record(keys: &KeyRing, token: &TokenId) -> anyhow::Result<TokenRecord> {
     Ok(TokenRecord {
+        bus: mesh_model::BusKind::Nats,
         key: keys.public(&Principal::Joiner(token.clone()))?,
         expires: mesh_host::now().plus(3_600_000),
         node: None,

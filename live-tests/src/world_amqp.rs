@@ -14,8 +14,8 @@ use mesh_control::{Mint, MintError, Minted};
 use mesh_derive::topology::{Queue, QueueClass, QueueKind, whose_login};
 use mesh_derive::{Bounds, subject};
 use mesh_model::{
-    BoxPublicKey, ConsumerRef, InstanceRef, NodeName, Principal, PublicKey, StreamName, Timestamp,
-    TokenId,
+    BoxPublicKey, BusKind, ConsumerRef, InstanceRef, NodeName, Principal, PublicKey, StreamName,
+    Timestamp, TokenId,
 };
 use mesh_testkit::rabbitmq::{Broker, Management as Tool};
 use serde_json::Value;
@@ -48,11 +48,16 @@ impl AmqpKeys {
 }
 
 impl Mint for AmqpKeys {
-    fn mint(&mut self, instance: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
-        let minted = self.0.mint(instance, to)?;
-        let own = self.credential(&Principal::Instance(instance.clone()));
+    fn mint(
+        &mut self,
+        whom: &Principal,
+        bus: BusKind,
+        to: &BoxPublicKey,
+    ) -> Result<Minted, MintError> {
+        let minted = self.0.mint(whom, bus, to)?;
+        let own = self.credential(whom);
         let own = own.map_err(|why| MintError {
-            instance: instance.clone(),
+            whom: whom.clone(),
             why: format!("{why:#}"),
         })?;
         Ok(Minted {

@@ -50,6 +50,8 @@ fn records(world: &AmqpWorld, nodes: &[&str]) -> anyhow::Result<Records> {
     for name in nodes {
         let node: NodeName = name.parse()?;
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: world.user(&Principal::Node(node.clone())),
             box_key: world.box_key(&node),
             labels: Labels::new(),

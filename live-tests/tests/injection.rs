@@ -238,6 +238,8 @@ async fn in_one_account_the_same_ack_deletes_the_stream() -> anyhow::Result<()> 
     let who = Principal::Node(node.clone());
     let mut records = Records::new("live".parse()?, Server::facts());
     let record = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key: keys.public(&who)?,
         box_key: BoxPublicKey::from_raw([0; 32]),
         labels: Labels::new(),

@@ -161,7 +161,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
-    use mesh_agent::BusKind;
+    use mesh_model::BusKind;
 
     use super::*;
     use crate::keys::{Certificates, Keys};

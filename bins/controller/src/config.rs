@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use amqp::TypedAmqp;
 use anyhow::{Context, anyhow, bail};
-use mesh_agent::BusKind;
 use mesh_derive::topology::LONGEST_HELD;
 use mesh_host::Place;
+use mesh_model::BusKind;
 use mesh_model::MeshName;
 use mesh_store::EngineKind;
 use mesh_window::Limits;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use mesh_agent::BusKind;
 use mesh_auth::keyfile;
 use mesh_auth::keys::{SigningKey, UserKey};
 use mesh_auth::secret::SecretText;
 use mesh_auth::tls::Authority;
+use mesh_model::BusKind;
 use mesh_model::PublicKey;
 
 use crate::state::Begun;

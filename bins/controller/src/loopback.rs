@@ -152,6 +152,7 @@ impl Local {
         let id: String = public.as_str().chars().skip(1).take(10).collect();
         let id = TokenId::new(id.to_ascii_lowercase())?;
         let token = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: public,
             expires: mesh_host::now().plus(60_000),
             node: Some(self.node.clone()),

@@ -218,7 +218,7 @@ pub(crate) async fn prepare<B: ControllerBus>(
         kept,
         start,
         settings,
-        mint: SystemMint(config.bus.kind()),
+        mint: SystemMint,
         signer: Signer::new(move |message| mesh_auth::sign::sign(&signing, message)),
         clock: mesh_host::now,
     }))

@@ -5,7 +5,6 @@ mod proof;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mesh_agent::BusKind;
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
     DoctorReport, Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine,
@@ -15,6 +14,7 @@ use mesh_auth::keys::{SigningPublic, UserKey};
 use mesh_auth::token::Token;
 use mesh_bus::{ControllerBus, ControllerHandle, Gone};
 use mesh_control::{Command, Controller, Fact, Preview, Status};
+use mesh_model::BusKind;
 use mesh_model::{MeshName, NodeName, SeatName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -187,7 +187,8 @@ impl<B: ControllerBus> Control for Surface<B> {
         let expires = mesh_host::now().plus(request.ttl_secs.saturating_mul(1000));
         let id = token_id(&key)?;
         let record = TokenRecord {
-            key: self.shared.kind.public(&key).map_err(failed)?,
+            bus: self.shared.kind,
+            key: mesh_agent::public_on(self.shared.kind, &key).map_err(failed)?,
             expires,
             node: request.node.clone(),
             labels: request.labels,

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mesh_agent::{BusKind, JoinPace, join, verifier};
+use mesh_agent::{JoinPace, bus_at, join, public_on, verifier};
 use mesh_amqp::{AmqpJoiner, BrokerUrl, Trust, greet};
 use mesh_auth::tls::{CaFingerprint, PinnedCa, pinned_client_config};
 use mesh_auth::token::Token;
 use mesh_bus::JoinerBus;
-use mesh_model::{BoxPublicKey, Enrolment, EnrolmentAnswer};
+use mesh_model::{BoxPublicKey, BusKind, Enrolment, EnrolmentAnswer};
 use mesh_nats::NatsJoiner;
 
 use crate::cli::Cli;
@@ -64,7 +64,7 @@ fn check(token: &Token, now: u64) -> Result<(), Failure> {
 
 async fn ask(cli: &Cli, token: &Token, keys: &HostKeys) -> Result<Accepted, Failure> {
     let name = format!("joiner/{}", token.id);
-    match BusKind::of(&token.urls) {
+    match bus_at(&token.urls) {
         BusKind::Nats => over_nats(cli, token, keys, name).await,
         BusKind::Amqp => over_amqp(cli, token, keys, &name).await,
     }
@@ -150,7 +150,7 @@ async fn converse<B: JoinerBus>(
         "connected to the bus of mesh {}; asking",
         token.mesh
     ));
-    let key = BusKind::of(&token.urls).public(&keys.user);
+    let key = public_on(bus_at(&token.urls), &keys.user);
     let key = key.map_err(anyhow::Error::new)?;
     let box_key = BoxPublicKey::new(keys.secrets.public().as_str()).map_err(anyhow::Error::new)?;
     let enrolment = || Enrolment {

@@ -151,6 +151,7 @@ bus = { account = "MESH" }
 
         status.running = true;
         status.remembered.declaration = Some(Declaration {
+            home: mesh_model::Home::Here,
             node: "web-1".parse().unwrap(),
             generation: Generation {
                 incarnation: 1,

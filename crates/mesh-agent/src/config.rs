@@ -9,10 +9,10 @@ use mesh_amqp::{Endpoint, InvalidUrl};
 use mesh_auth::keyfile::{KeyFileError, write_public};
 use mesh_auth::keys::SigningPublic;
 use mesh_files::FileError;
-use mesh_model::{BusFacts, MeshName, NodeName};
+use mesh_model::{BusFacts, BusKind, MeshName, NodeName};
 use serde::{Deserialize, Serialize};
 
-use crate::BusKind;
+use crate::bus_at;
 
 /// What an agent is told; every path is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl AgentConfig {
             why,
         };
         let urls = urls(typed.urls).map_err(|why| value("urls", why))?;
-        let kind = BusKind::of(&urls);
+        let kind = bus_at(&urls);
         if typed.ca.is_none() && !urls.iter().all(|url| url.starts_with("amqp:")) {
             let why = "names nobody who vouches for the bus; write ca = \"ca.pem\"";
             return Err(value("ca", why.to_owned()));
@@ -221,7 +221,7 @@ impl AgentConfig {
 
     /// Which kind of bus it is.
     pub fn kind(&self) -> BusKind {
-        BusKind::of(&self.urls)
+        bus_at(&self.urls)
     }
 
     /// Writes the file, whole or not at all. It holds no secret, only where they are.
@@ -236,7 +236,7 @@ fn urls(urls: Vec<String>) -> Result<Vec<String>, String> {
     if urls.is_empty() {
         return Err("names no server; write for instance [\"tls://bus.example:4222\"]".to_owned());
     }
-    if BusKind::of(&urls) == BusKind::Amqp {
+    if bus_at(&urls) == BusKind::Amqp {
         // Whether they go together is known before anybody is to be trusted.
         return match Endpoint::of_urls(&urls, None, "") {
             Ok(_) | Err(InvalidUrl::Untrusted { .. }) => Ok(urls),

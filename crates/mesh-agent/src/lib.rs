@@ -1,7 +1,7 @@
 //! The agent's shell: its files, its disk, its runtime, and how its host joins a mesh.
 //!
 //! - [`AgentConfig`]: `agent.toml`, as enrolment writes it and an operator may change it
-//! - [`BusKind`]: which kind of bus a URL names
+//! - [`bus_at`]: which kind of bus a URL names
 //! - [`StateDir`]: what an agent keeps, held by one agent at a time
 //! - [`DiskMemory`]: the newest declaration and the reports not yet sent, on disk
 //! - [`HostWorkloads`]: modules with their credentials opened, over this host's runtime
@@ -18,7 +18,7 @@ mod state_dir;
 mod status;
 mod workloads;
 
-pub use bus_kind::BusKind;
+pub use bus_kind::{bus_at, public_on};
 pub use config::{AgentConfig, ReadConfigError, RuntimeKind, WriteConfigError};
 pub use join::{JoinError, JoinPace, join};
 pub use memory::{DiskMemory, LoadError};

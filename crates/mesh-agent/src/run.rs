@@ -14,13 +14,13 @@ use mesh_auth::tls::{TrustError, ca_client_config};
 use mesh_bus::{AgentLoop, AgentParts, BusError, NodeBus, Verifier};
 use mesh_control::AgentSettings;
 use mesh_derive::Bounds;
-use mesh_model::NodeName;
+use mesh_model::{BusKind, NodeName};
 use mesh_nats::{Credential, NatsNode};
 use mesh_runtime::{DryRun, HostConfig, Pace, ProcessRuntime, Runtime, RuntimeError};
 
 use crate::{
-    AgentConfig, BusKind, DiskMemory, HostWorkloads, LoadError, RuntimeKind, StateDir,
-    Surroundings, TakeStateDirError,
+    AgentConfig, DiskMemory, HostWorkloads, LoadError, RuntimeKind, StateDir, Surroundings,
+    TakeStateDirError,
 };
 
 /// What an agent needs besides a bus.
@@ -305,6 +305,7 @@ mod tests {
         };
         Remembered {
             declaration: Some(Declaration {
+                home: mesh_model::Home::Here,
                 node: "web-1".parse().unwrap(),
                 generation: Generation {
                     incarnation: 1,

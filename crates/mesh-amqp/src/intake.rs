@@ -254,6 +254,7 @@ fn key_of(queue: Queue, at: &Address, message: &Message) -> MessageKey {
         .finalize();
     let first: [u8; 8] = std::array::from_fn(|nth| digest.get(nth).copied().unwrap_or_default());
     MessageKey {
+        bus: mesh_model::BusKind::Amqp,
         queue,
         sequence: u64::from_be_bytes(first),
     }

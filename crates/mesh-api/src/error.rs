@@ -53,7 +53,9 @@ impl ApiError {
 impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
         let code = match &error {
-            CommandError::Conflict { .. } => Code::Conflict,
+            CommandError::Conflict { .. }
+            | CommandError::OnThatBus(..)
+            | CommandError::Moving(..) => Code::Conflict,
             CommandError::UnknownSeat(_)
             | CommandError::UnknownNode(_)
             | CommandError::UnknownToken(_) => Code::NotFound,
@@ -64,6 +66,7 @@ impl From<CommandError> for ApiError {
             CommandError::Declared(_)
             | CommandError::Labels(_)
             | CommandError::CannotHold { .. }
+            | CommandError::NoBus(_)
             | CommandError::Plan(_) => Code::Invalid,
         };
         Self::new(code, error.to_string())

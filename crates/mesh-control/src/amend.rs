@@ -1,11 +1,11 @@
 //! What an operator asks, and the records it makes of those there are.
 
 use mesh_model::{
-    Declared, Labels, MeshError, ModuleName, NodeName, Records, Revision, SeatName, SeatRecord,
-    TokenId, TokenRecord, labels_too_large,
+    BusKind, Declared, Labels, MeshError, ModuleName, Moving, NodeName, Principal, Records,
+    Revision, SeatName, SeatRecord, Timestamp, TokenId, TokenRecord, labels_too_large,
 };
 
-use crate::placement::{Mint, MintError, settle_instances};
+use crate::placement::{Mint, MintError, Minted, Places, settle_instances};
 
 /// A change an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,13 @@ pub enum Command {
         /// Its labels.
         labels: Labels,
     },
+    /// A node goes to another bus, once it has proven that it works there; or stays where it is.
+    Move {
+        /// The node.
+        node: NodeName,
+        /// The bus.
+        to: BusKind,
+    },
 }
 
 /// Why a change was not made.
@@ -82,6 +89,15 @@ pub enum CommandError {
         /// Why not.
         why: &'static str,
     },
+    /// No such bus.
+    #[error("this mesh is not on {0}; give the controller a [bus.{0}] beside the bus it has")]
+    NoBus(BusKind),
+    /// It is there.
+    #[error("node {0} is on {1} already")]
+    OnThatBus(NodeName, BusKind),
+    /// It is on its way.
+    #[error("node {0} is on its way to {1}; `meshctl node ls` shows how far")]
+    Moving(NodeName, BusKind),
     /// No such token.
     #[error("there is no token {0}; `meshctl token ls` lists them")]
     UnknownToken(TokenId),
@@ -116,6 +132,8 @@ fn sentences(errors: &[MeshError]) -> String {
 pub(crate) fn amend(
     records: &Records,
     command: &Command,
+    places: &Places,
+    now: Timestamp,
     mint: &mut impl Mint,
 ) -> Result<(Records, String), CommandError> {
     let mut next = records.clone();
@@ -146,6 +164,7 @@ pub(crate) fn amend(
             record.labels.clone_from(labels);
             format!("label node {node}")
         }
+        Command::Move { node, to } => offer(&mut next, node, *to, places, now, mint)?,
     };
     settle_instances(&mut next, mint)?;
     next.revision = next.revision.next();
@@ -214,6 +233,42 @@ fn assign(
         Some(module) => format!("assign seat {seat} to {module}"),
         None => format!("release seat {seat}"),
     })
+}
+
+/// Offers a node another bus; one that is offered another and is to stay where it is loses the offer.
+fn offer(
+    records: &mut Records,
+    node: &NodeName,
+    to: BusKind,
+    places: &Places,
+    now: Timestamp,
+    mint: &mut impl Mint,
+) -> Result<String, CommandError> {
+    let Some(record) = records.nodes.get_mut(node) else {
+        return Err(CommandError::UnknownNode(node.clone()));
+    };
+    if !places.contains_key(&to) {
+        return Err(CommandError::NoBus(to));
+    }
+    match &record.moving {
+        Some(Moving::Leaving { .. }) => return Err(CommandError::Moving(node.clone(), record.bus)),
+        Some(Moving::Proving { .. }) if record.bus == to => {
+            record.moving = None;
+            return Ok(format!("keep node {node} on {to}"));
+        }
+        Some(Moving::Proving { to, .. }) => return Err(CommandError::Moving(node.clone(), *to)),
+        None if record.bus == to => return Err(CommandError::OnThatBus(node.clone(), to)),
+        None => {}
+    }
+    let whom = Principal::Node(node.clone());
+    let Minted { key, credential } = mint.mint(&whom, to, &record.box_key)?;
+    record.moving = Some(Moving::Proving {
+        to,
+        key,
+        credential,
+        since: now,
+    });
+    Ok(format!("offer node {node} to move to {to}"))
 }
 
 fn create_token(

@@ -6,6 +6,7 @@
 
 mod inbox;
 mod lane;
+mod moving;
 mod outward;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +24,7 @@ use crate::effect::{Effect, Note, StoreRefusal, Ticket};
 use crate::fact::Kept;
 use crate::message::MessageKey;
 use crate::pause::due;
-use crate::placement::Mint;
+use crate::placement::{Mint, Places};
 use lane::Lane;
 use outward::{Assertion, Undeclared};
 
@@ -34,6 +35,10 @@ pub struct Settings {
     pub mesh: MeshName,
     /// What of the bus stands in subjects.
     pub bus: BusFacts,
+    /// How hosts reach each bus there is. With one, nobody can go anywhere.
+    pub places: Places,
+    /// Milliseconds a node has to prove that it works on the bus it is offered, before it stays where it is.
+    pub move_patience: u64,
     /// The controller's own user keys: who has one is the controller to the bus, so no host may bring one.
     pub own_keys: BTreeSet<PublicKey>,
     /// How long a message may be held, and how often it is tried.
@@ -58,6 +63,8 @@ impl Settings {
         Self {
             mesh,
             bus,
+            places: Places::new(),
+            move_patience: 120_000,
             own_keys: BTreeSet::new(),
             window: Limits::default(),
             bounds: Bounds::default(),
@@ -295,6 +302,7 @@ impl<M: Mint> Controller<M> {
         self.forget_gone(now);
         self.retry_outward(now, &mut effects);
         self.expire_tokens(now);
+        self.go_on_moving(now);
         self.advance(now, &mut effects);
         effects
     }
@@ -355,6 +363,10 @@ impl<M: Mint> Controller<M> {
     /// Whether the bus is what follows from the records and every node was told.
     pub fn is_settled(&self) -> bool {
         self.bus_is_current() && self.undeclared.is_empty() && self.lane.is_empty()
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.settings.places
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {

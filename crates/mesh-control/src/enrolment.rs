@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use mesh_derive::subject;
 use mesh_model::{
-    Enrolment, EnrolmentRefusal, Filter, NodeName, NodeRecord, Principal, PublicKey, Records,
-    Spent, Timestamp, TokenId,
+    Enrolment, EnrolmentRefusal, Filter, Moving, NodeName, NodeRecord, Principal, PublicKey,
+    Records, Spent, Timestamp, TokenId,
 };
 
 use crate::placement::{Mint, settle_instances};
@@ -58,7 +58,7 @@ pub(crate) fn admit(
         key: request.key.clone(),
         arrived: false,
     });
-    let named = record.labels.clone();
+    let (named, bus) = (record.labels.clone(), record.bus);
     // A host that replaces another is placed as that one was: what the token says of it comes on top.
     let before = next.nodes.remove(&node);
     let mut labels = before.map(|before| before.labels).unwrap_or_default();
@@ -68,6 +68,8 @@ pub(crate) fn admit(
     next.nodes.insert(
         node.clone(),
         NodeRecord {
+            bus,
+            moving: None,
             key: request.key.clone(),
             box_key: request.box_key.clone(),
             labels,
@@ -155,7 +157,16 @@ fn admissible(
 /// Whether a key is somebody's already: on the bus a key is who it is, so two principals with one are one.
 fn is_anothers(records: &Records, key: &PublicKey, node: &NodeName) -> bool {
     let mut nodes = records.nodes.iter();
-    nodes.any(|(other, record)| other != node && record.key == *key)
+    nodes.any(|(other, record)| other != node && has(record, key))
         || records.tokens.values().any(|token| token.key == *key)
         || records.instances.values().any(|of| of.key == *key)
+}
+
+/// Whether it is the key of a node, here or on the bus it may go to.
+fn has(record: &NodeRecord, key: &PublicKey) -> bool {
+    let offered = match &record.moving {
+        Some(Moving::Proving { key, .. }) => Some(key),
+        _ => None,
+    };
+    record.key == *key || offered == Some(key)
 }

@@ -21,6 +21,6 @@ pub use controller::{Controller, Settings, Start, Tally};
 pub use effect::{CommandId, Effect, Note, StoreRefusal, Ticket};
 pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
-pub use placement::{Mint, MintError, Minted};
+pub use placement::{Mint, MintError, Minted, Places};
 pub use preview::Preview;
 pub use status::{ModuleStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus};

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use mesh_model::{Enrolment, ModuleName, NodeName, Report, TokenId};
+use mesh_model::{BusKind, Enrolment, ModuleName, NodeName, Report, TokenId};
 
 /// Which message: the same each time it is delivered again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageKey {
+    /// On which bus it came.
+    pub bus: BusKind,
     /// Where it waits.
     pub queue: Queue,
     /// Which one there.

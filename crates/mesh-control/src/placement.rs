@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_model::{
-    BoxPublicKey, Declaration, Generation, InstanceRecord, InstanceRef, Manifest, ModuleName,
-    NodeName, PublicKey, Records, Sealed, Selector, Workload,
+    BoxPublicKey, BusKind, BusPlace, Declaration, Generation, Home, InstanceRecord, InstanceRef,
+    Manifest, ModuleName, Moving, NodeName, NodeRecord, Offer, Principal, PublicKey, Records,
+    Sealed, Selector, Workload,
 };
 
 /// Makes credentials. The core does not: it has no randomness, and a secret half must not pass through it unsealed.
 pub trait Mint {
-    /// A new credential for an instance, its secret half sealed to the node's key.
+    /// A new credential for an instance, or for a node that is to move to this bus, its secret half sealed to the node's
+    /// key.
     fn mint(
         &mut self,
-        instance: &InstanceRef,
+        whom: &Principal,
+        bus: BusKind,
         sealed_to: &BoxPublicKey,
     ) -> Result<Minted, MintError>;
 }
@@ -29,11 +32,11 @@ pub struct Minted {
 /// A key nothing can be sealed to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no credential can be sealed for {instance}: {why}; re-enrol the node with `meshctl node rejoin`"
+    "no credential can be sealed for {whom}: {why}; re-enrol the node with `meshctl node rejoin`"
 )]
 pub struct MintError {
     /// For whom.
-    pub instance: InstanceRef,
+    pub whom: Principal,
     /// Why not.
     pub why: String,
 }
@@ -52,14 +55,18 @@ pub(crate) fn settle_instances(
             continue;
         };
         let current = records.instances.get(&instance);
-        if current.is_some_and(|record| record.sealed_to == node.box_key) {
+        let good =
+            |record: &InstanceRecord| record.sealed_to == node.box_key && record.bus == node.bus;
+        if current.is_some_and(good) {
             continue;
         }
-        let sealed_to = node.box_key.clone();
-        let Minted { key, credential } = mint.mint(&instance, &sealed_to)?;
+        let (bus, sealed_to) = (node.bus, node.box_key.clone());
+        let whom = Principal::Instance(instance.clone());
+        let Minted { key, credential } = mint.mint(&whom, bus, &sealed_to)?;
         records.instances.insert(
             instance,
             InstanceRecord {
+                bus,
                 key,
                 credential,
                 sealed_to,
@@ -98,9 +105,11 @@ fn placed(records: &Records) -> BTreeSet<InstanceRef> {
 
 /// The declarations that differ from those before, each at its next generation. A node that was never told anything is
 /// told that it runs nothing: its silence would look like a lost node. `joined` is told in any case: another host may
-/// stand behind the name, and what the one before said is not about it.
+/// stand behind the name, and what the one before said is not about it. One that leaves a bus is told nothing new: its
+/// modules have authority nowhere.
 pub(crate) fn declarations(
     records: &Records,
+    places: &Places,
     before: &BTreeMap<NodeName, Declaration>,
     joined: Option<&NodeName>,
 ) -> Vec<Declaration> {
@@ -113,12 +122,14 @@ pub(crate) fn declarations(
     }
     records
         .nodes
-        .keys()
-        .filter_map(|node| {
+        .iter()
+        .filter_map(|(node, record)| {
+            let home = home(record, places)?;
             let workloads = of_node.remove(node).unwrap_or_default();
             let last = before.get(node);
             let current = last.is_some_and(|last| {
                 last.workloads == workloads
+                    && last.home == home
                     && last.generation.incarnation >= records.incarnation
                     && joined != Some(node)
             });
@@ -130,9 +141,31 @@ pub(crate) fn declarations(
                 node: node.clone(),
                 generation,
                 workloads,
+                home,
             })
         })
         .collect()
+}
+
+/// How hosts reach each bus there is.
+pub type Places = BTreeMap<BusKind, BusPlace>;
+
+/// Where a node is told that it is at home; nothing while it leaves a bus.
+fn home(record: &NodeRecord, places: &Places) -> Option<Home> {
+    match &record.moving {
+        Some(Moving::Leaving { .. }) => None,
+        Some(Moving::Proving { to, credential, .. }) => {
+            // A bus that is there no more is no offer.
+            let offer = places.get(to).map(|place| Offer {
+                bus: *to,
+                place: place.clone(),
+                credential: credential.clone(),
+            });
+            Some(offer.map_or(Home::On(record.bus), |offer| Home::Offered(Box::new(offer))))
+        }
+        None if places.len() > 1 => Some(Home::On(record.bus)),
+        None => Some(Home::Here),
+    }
 }
 
 /// The first generation of a node. A node of that name may have been removed in this incarnation, and whoever remembers

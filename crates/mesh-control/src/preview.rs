@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use mesh_derive::{PlanDiff, derive};
 use mesh_model::{
-    BoxPublicKey, Declared, InstanceRef, NodeName, PublicKey, Records, Revision, Sealed, Selector,
+    BoxPublicKey, BusKind, Declared, NodeName, Principal, PublicKey, Records, Revision, Sealed,
+    Selector, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,10 +45,16 @@ impl<M: Mint> Controller<M> {
             declared: declared.clone(),
             if_revision: None,
         };
-        let (next, _) = amend(records, &command, &mut Placeholder(0))?;
+        let (next, _) = amend(
+            records,
+            &command,
+            self.places(),
+            Timestamp::default(),
+            &mut Placeholder(0),
+        )?;
         self.sound(&next)?;
         let bounds = self.bounds();
-        let told = declarations(&next, self.declarations(), None);
+        let told = declarations(&next, self.places(), self.declarations(), None);
         Ok(Preview {
             revision: records.revision,
             declared: differences(&records.declared, declared),
@@ -124,7 +131,7 @@ fn nowhere(next: &Records) -> impl Iterator<Item = String> + '_ {
 struct Placeholder(u64);
 
 impl Mint for Placeholder {
-    fn mint(&mut self, _: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
+    fn mint(&mut self, _: &Principal, _: BusKind, _: &BoxPublicKey) -> Result<Minted, MintError> {
         self.0 += 1;
         let mut raw = [0; 32];
         for (place, byte) in raw.iter_mut().zip(self.0.to_be_bytes()) {

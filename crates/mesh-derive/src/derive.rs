@@ -4,11 +4,12 @@ mod bounds;
 mod change;
 mod definitions;
 mod grants;
+mod part;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_model::{
-    Allow, ConsumerSpec, Filter, Grant, InstanceRecord, InstanceRef, Manifest, ModuleName,
+    Allow, ConsumerSpec, Filter, Grant, InstanceRecord, InstanceRef, Manifest, ModuleName, Moving,
     NodeName, Principal, PublicKey, Records, SeatName, StreamSpec, TokenRecord,
 };
 
@@ -16,6 +17,7 @@ pub use bounds::Bounds;
 pub(crate) use definitions::{CONTROLLER, announced, consumer};
 pub use definitions::{node_consumer, own_streams};
 pub use grants::{controller_grant, system_grant};
+pub use part::{in_parts, part};
 
 use crate::ack::{Acks, acks};
 use crate::plan::{Accounts, Plan, Share};
@@ -127,6 +129,8 @@ impl Parts {
             grants: self.grants.into_iter().collect(),
             reads: self.reads.into_iter().collect(),
             users: self.users.into_iter().collect(),
+            parts: BTreeMap::new(),
+            carried: BTreeSet::new(),
         }
     }
 }
@@ -138,7 +142,7 @@ fn joins(record: &TokenRecord) -> bool {
 
 /// Whether a module runs on a node under this credential: the node is enrolled, the module placed there, and the
 /// credential sealed to the key the node has now. One sealed to a key it had before is in the hands of whoever has the
-/// old host.
+/// old host. It is for the bus the node is on; while the node leaves another, it is for none.
 fn runs(records: &Records, instance: &InstanceRef, record: &InstanceRecord) -> bool {
     let placement = records.declared.placements.get(&instance.module);
     records
@@ -146,7 +150,10 @@ fn runs(records: &Records, instance: &InstanceRef, record: &InstanceRecord) -> b
         .get(&instance.node)
         .zip(placement)
         .is_some_and(|(node, placement)| {
-            record.sealed_to == node.box_key && placement.on.selects(&instance.node, &node.labels)
+            record.sealed_to == node.box_key
+                && record.bus == node.bus
+                && !matches!(node.moving, Some(Moving::Leaving { .. }))
+                && placement.on.selects(&instance.node, &node.labels)
         })
 }
 

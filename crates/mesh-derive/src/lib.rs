@@ -23,6 +23,8 @@ pub use check::{
     Counted, DefinitionFault, GrantFault, JWT_LIMIT, LimitFault, Mismatch, SharingFault, check,
     in_operator_mode,
 };
-pub use derive::{Bounds, controller_grant, derive, node_consumer, own_streams, system_grant};
+pub use derive::{
+    Bounds, controller_grant, derive, in_parts, node_consumer, own_streams, part, system_grant,
+};
 pub use diff::{Change, Difference, Part, PlanDiff, Right};
 pub use plan::{Accounts, Plan, Share};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mesh_model::{
-    ConsumerRef, ConsumerSpec, Filter, Grant, Principal, PublicKey, StreamName, StreamSpec,
+    BusKind, ConsumerRef, ConsumerSpec, Filter, Grant, Principal, PublicKey, StreamName, StreamSpec,
 };
 use serde::Serialize;
 
@@ -23,6 +23,11 @@ pub struct Plan {
     pub reads: BTreeMap<Principal, BTreeSet<Filter>>,
     /// Whose key is whose. The controller's own is the bus's to add: it is no record.
     pub users: BTreeMap<PublicKey, Principal>,
+    /// What of it each bus holds, in a mesh of two; nothing where one bus holds all. See [`part`](crate::part).
+    pub parts: BTreeMap<BusKind, Self>,
+    /// Consumers of this bus whose readers are all on the other: the controller reads them, and carries what it reads
+    /// there.
+    pub carried: BTreeSet<ConsumerRef>,
 }
 
 /// What crosses between the account that holds JetStream (`MESH`) and the one everybody else lives in (`EDGE`).

@@ -85,6 +85,28 @@ pub fn controls() -> Filter {
     filter("mesh.control.>".to_owned())
 }
 
+/// Where what a module follows is carried to it from the other bus: the controller alone publishes there.
+pub fn carry(to: &ModuleName, event: &EventRef) -> Subject {
+    subject(format!("mesh.carry.{to}.{event}"))
+}
+
+/// Everything that is carried to a module.
+pub fn carries(to: &ModuleName) -> Filter {
+    filter(format!("mesh.carry.{to}.>"))
+}
+
+/// Everything that is carried.
+pub(crate) fn all_carries() -> Filter {
+    filter("mesh.carry.>".to_owned())
+}
+
+/// To whom, and which event, if this is one that was carried from the other bus.
+pub fn carried(subject: &Subject) -> Option<(ModuleName, EventRef)> {
+    let rest = subject.as_str().strip_prefix("mesh.carry.")?;
+    let (to, event) = rest.split_once('.')?;
+    Some((to.parse().ok()?, event.parse().ok()?))
+}
+
 /// Where a node says that it lives.
 pub fn heartbeat(node: &NodeName) -> Subject {
     subject(format!("mesh.heartbeat.{node}"))

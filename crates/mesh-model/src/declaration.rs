@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, ModuleName, NodeName, PublicKey, Sealed};
+use crate::{Generation, Home, ModuleName, NodeName, PublicKey, Sealed};
 
 /// Everything one node is to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub struct Declaration {
     pub generation: Generation,
     /// What it is to run; in name order, started in the order of `after`.
     pub workloads: Vec<Workload>,
+    /// On which bus it is at home.
+    pub home: Home,
 }
 
 /// One module as one node is to run it.

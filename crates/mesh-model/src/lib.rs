@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a socket or a disk, and nothing here decides: a value of one of these types is known to
 //! be well formed, and what it means for a bus is worked out in `mesh-derive`.
 
+mod bus;
 mod declaration;
 mod declared;
 mod enrol;
@@ -19,6 +20,7 @@ mod spec;
 mod subject;
 mod text;
 
+pub use bus::{BusKind, BusPlace, Home, InvalidBusKind, Moving, Offer};
 pub use declaration::{Declaration, Restart, Run, Workload};
 pub use declared::{Declared, Labels, MeshError, Placement, Selector, labels_too_large};
 pub use enrol::{Enrolment, EnrolmentAnswer, EnrolmentRefusal};

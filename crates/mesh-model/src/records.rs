@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BoxPublicKey, Declared, InstanceRef, Labels, MeshName, ModuleName, NodeName, PublicKey,
-    Revision, Sealed, SeatName, Timestamp, TokenId,
+    BoxPublicKey, BusKind, Declared, InstanceRef, Labels, MeshName, ModuleName, Moving, NodeName,
+    PublicKey, Revision, Sealed, SeatName, Timestamp, TokenId,
 };
 
 /// Everything the mesh is, as its controller keeps it.
@@ -72,6 +72,10 @@ pub struct BusFacts {
 /// An enrolled host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
+    /// Its bus.
+    pub bus: BusKind,
+    /// Whether it is on its way to another.
+    pub moving: Option<Moving>,
     /// Its user key.
     pub key: PublicKey,
     /// The key secrets are sealed to.
@@ -95,6 +99,8 @@ pub struct SeatRecord {
 /// cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
+    /// On which bus its holder asks.
+    pub bus: BusKind,
     /// The joiner's user key.
     pub key: PublicKey,
     /// When it stops being one.
@@ -128,6 +134,8 @@ pub struct Spent {
 /// A credential of one module on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceRecord {
+    /// For which bus it is.
+    pub bus: BusKind,
     /// The public half.
     pub key: PublicKey,
     /// The secret half, sealed to the node: the controller cannot read it again.

@@ -178,6 +178,8 @@ mod tests {
 
     fn node() -> mesh_model::NodeRecord {
         mesh_model::NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: key(9),
             box_key: mesh_model::BoxPublicKey::from_raw([9; 32]),
             labels: BTreeMap::new(),

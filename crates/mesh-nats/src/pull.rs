@@ -170,6 +170,7 @@ impl Puller {
         self.turned_down = None;
         Some(Delivery {
             key: MessageKey {
+                bus: mesh_model::BusKind::Nats,
                 queue: self.queue,
                 sequence: stream_sequence(&reply)?,
             },

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mesh_model::{Declaration, Generation, Restart, Run, Sealed, Workload};
+use mesh_model::{
+    BusFacts, BusKind, BusPlace, Declaration, Generation, Home, Offer, Restart, Run, Sealed,
+    Workload,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Versions, field_of, text, texts, written};
@@ -12,23 +15,30 @@ const WHAT: &str = "declaration";
 
 /// The bytes of a declaration, in the newest version: what is signed, and sent inside [`seal_signed`](crate::seal_signed).
 pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
-    codec::write(&DeclarationForm::V1(declaration.into()))
+    codec::write(&match DeclarationV2::needed(declaration) {
+        Some(form) => DeclarationForm::V2(form),
+        None => DeclarationForm::V1(declaration.into()),
+    })
 }
 
 /// The declaration in the body of what was signed; check the signature first.
 pub fn decode_declaration(body: &[u8]) -> Result<Declaration, WireError> {
-    let DeclarationForm::V1(form) = codec::read(body)?;
-    form.try_into().map_err(field_of(WHAT))
+    match codec::read(body)? {
+        DeclarationForm::V1(form) => form.try_into(),
+        DeclarationForm::V2(form) => form.try_into(),
+    }
+    .map_err(field_of(WHAT))
 }
 
 #[derive(Serialize, Deserialize)]
 enum DeclarationForm {
     V1(DeclarationV1),
+    V2(DeclarationV2),
 }
 
 impl Versions for DeclarationForm {
     const WHAT: &'static str = WHAT;
-    const KNOWN: u32 = 1;
+    const KNOWN: u32 = 2;
 }
 
 /// On the wire and on disk alike: neither can change it, and either may get a version of its own.
@@ -69,6 +79,97 @@ pub(crate) enum RestartV1 {
     Never,
 }
 
+/// With where the node is at home. Written only where that says something, so that either form is written one way.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct DeclarationV2 {
+    first: DeclarationV1,
+    home: HomeV2,
+}
+
+#[derive(Serialize, Deserialize)]
+enum HomeV2 {
+    On(BusV2),
+    Offered {
+        bus: BusV2,
+        urls: Vec<String>,
+        ca: Option<String>,
+        domain: Option<String>,
+        account: String,
+        credential: Vec<u8>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum BusV2 {
+    Nats,
+    Amqp,
+}
+
+impl From<BusKind> for BusV2 {
+    fn from(bus: BusKind) -> Self {
+        match bus {
+            BusKind::Nats => Self::Nats,
+            BusKind::Amqp => Self::Amqp,
+        }
+    }
+}
+
+impl From<BusV2> for BusKind {
+    fn from(form: BusV2) -> Self {
+        match form {
+            BusV2::Nats => Self::Nats,
+            BusV2::Amqp => Self::Amqp,
+        }
+    }
+}
+
+impl DeclarationV2 {
+    /// This form of a declaration that the first cannot say.
+    pub(crate) fn needed(declaration: &Declaration) -> Option<Self> {
+        let home = match &declaration.home {
+            Home::Here => return None,
+            Home::On(bus) => HomeV2::On((*bus).into()),
+            Home::Offered(offer) => HomeV2::Offered {
+                bus: offer.bus.into(),
+                urls: offer.place.urls.clone(),
+                ca: offer.place.ca.clone(),
+                domain: offer.place.facts.domain.clone(),
+                account: offer.place.facts.account.clone(),
+                credential: offer.credential.0.clone(),
+            },
+        };
+        let first = declaration.into();
+        Some(Self { first, home })
+    }
+}
+
+impl TryFrom<DeclarationV2> for Declaration {
+    type Error = FieldError;
+    fn try_from(form: DeclarationV2) -> Result<Self, FieldError> {
+        let home = match form.home {
+            HomeV2::On(bus) => Home::On(bus.into()),
+            HomeV2::Offered {
+                bus,
+                urls,
+                ca,
+                domain,
+                account,
+                credential,
+            } => Home::Offered(Box::new(Offer {
+                bus: bus.into(),
+                place: BusPlace {
+                    urls,
+                    ca,
+                    facts: BusFacts { domain, account },
+                },
+                credential: Sealed(credential),
+            })),
+        };
+        let first = Self::try_from(form.first)?;
+        Ok(Self { home, ..first })
+    }
+}
+
 impl From<&Declaration> for DeclarationV1 {
     fn from(declaration: &Declaration) -> Self {
         Self {
@@ -90,6 +191,7 @@ impl TryFrom<DeclarationV1> for Declaration {
                 .into_iter()
                 .map(TryInto::try_into)
                 .collect::<Result<_, _>>()?,
+            home: Home::Here,
         })
     }
 }

@@ -4,15 +4,17 @@ mod form;
 mod key;
 
 use mesh_control::Fact;
-use mesh_model::SeatRecord;
+use mesh_model::{InstanceRecord, SeatRecord, TokenRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::codec::{self, field_of};
-use crate::declaration::DeclarationV1;
+use crate::declaration::{DeclarationV1, DeclarationV2};
 use crate::error::{FieldError, WireError};
 use crate::report::ReportV1;
-use form::{AuditV1, HolderV1, InstanceV1, MeshV1, ModuleV1, NodeV1, PlacedV1, TokenV1};
+use form::{
+    AuditV1, HolderV1, InstanceV1, MeshV1, ModuleV1, NodeV1, NodeV2, OnBus, PlacedV1, TokenV1,
+};
 
 pub use key::fact_key;
 
@@ -42,8 +44,17 @@ const DECLARATION: u8 = 9;
 const REPORT: u8 = 10;
 const AUDIT: u8 = 11;
 
-/// A fact as it is kept, in the newest version.
+/// A fact as it is kept, in the one version that says all of it: the first, wherever that does.
 pub fn fact_entry(fact: &Fact) -> DiskEntry {
+    if let Some((kind, body)) = second(fact) {
+        let key = fact_key(&fact.key());
+        return DiskEntry {
+            key,
+            kind,
+            version: 2,
+            body,
+        };
+    }
     let (kind, body) = match fact {
         Fact::Mesh(mesh) => (MESH, codec::write(&MeshV1::from(mesh))),
         Fact::Module(manifest) => (MODULE, codec::write(&ModuleV1::from(manifest))),
@@ -74,11 +85,42 @@ pub fn fact_entry(fact: &Fact) -> DiskEntry {
     }
 }
 
+/// A fact that the first form of its kind cannot say.
+fn second(fact: &Fact) -> Option<(u8, Vec<u8>)> {
+    match fact {
+        Fact::Node(node, record) => Some((NODE, codec::write(&NodeV2::needed(node, record)?))),
+        Fact::Token(token, record) => {
+            let form = OnBus::needed(TokenV1::new(token, record), record.bus).ok()?;
+            Some((TOKEN, codec::write(&form)))
+        }
+        Fact::Instance(instance, record) => {
+            let form = OnBus::needed(InstanceV1::new(instance, record), record.bus).ok()?;
+            Some((INSTANCE, codec::write(&form)))
+        }
+        Fact::Declaration(declaration) => Some((
+            DECLARATION,
+            codec::write(&DeclarationV2::needed(declaration)?),
+        )),
+        _ => None,
+    }
+}
+
 /// The fact that is kept under `key` as `body`, which is in `version` of the form of `kind`.
 pub fn read_fact(key: &[u8], kind: u8, version: u8, body: &[u8]) -> Result<Fact, WireError> {
     let what = word(kind).ok_or(WireError::UnknownKind { kind })?;
     let fact = match version {
         1 => read_v1(what, kind, body)?,
+        2 if matches!(kind, NODE | TOKEN | INSTANCE | DECLARATION) => {
+            let fact = read_v2(what, kind, body)?;
+            // Written the first way where that says all of it: each fact has one form.
+            if second(&fact).is_none() {
+                return Err(WireError::Malformed {
+                    what,
+                    why: "it is in a later version than it needs".to_owned(),
+                });
+            }
+            fact
+        }
         0 => {
             return Err(WireError::Malformed {
                 what,
@@ -89,7 +131,7 @@ pub fn read_fact(key: &[u8], kind: u8, version: u8, body: &[u8]) -> Result<Fact,
             return Err(WireError::Newer {
                 what,
                 found: newer.into(),
-                known: 1,
+                known: known(kind),
             });
         }
     };
@@ -102,6 +144,37 @@ pub fn read_fact(key: &[u8], kind: u8, version: u8, body: &[u8]) -> Result<Fact,
             found: key.escape_ascii().to_string(),
             expected: expected.escape_ascii().to_string(),
         })
+    }
+}
+
+/// The newest version of a kind's form.
+fn known(kind: u8) -> u32 {
+    if matches!(kind, NODE | TOKEN | INSTANCE | DECLARATION) {
+        2
+    } else {
+        1
+    }
+}
+
+fn read_v2(what: &'static str, kind: u8, body: &[u8]) -> Result<Fact, WireError> {
+    match kind {
+        NODE => read(what, body, |form: NodeV2| {
+            form.read().map(|(node, record)| Fact::Node(node, record))
+        }),
+        TOKEN => read(what, body, |form: OnBus<TokenV1>| {
+            let (first, bus) = form.read();
+            let (token, record) = first.read()?;
+            Ok(Fact::Token(token, TokenRecord { bus, ..record }))
+        }),
+        INSTANCE => read(what, body, |form: OnBus<InstanceV1>| {
+            let (first, bus) = form.read();
+            let (instance, record) = first.read()?;
+            Ok(Fact::Instance(instance, InstanceRecord { bus, ..record }))
+        }),
+        DECLARATION => read(what, body, |form: DeclarationV2| {
+            form.try_into().map(Fact::Declaration)
+        }),
+        kind => Err(WireError::UnknownKind { kind }),
     }
 }
 

@@ -114,6 +114,8 @@ fn mesh() -> anyhow::Result<Records> {
     for node in nodes {
         let principal: Principal = format!("node/{node}").parse()?;
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: keys.public(&principal)?,
             box_key: keys.box_key(&node.parse()?)?,
             labels: Labels::new(),
@@ -152,6 +154,7 @@ fn mesh() -> anyhow::Result<Records> {
     for token in ["t1", "t2"] {
         let principal: Principal = format!("joiner/{token}").parse()?;
         let record = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: keys.public(&principal)?,
             expires: Timestamp::from_millis(1),
             node: None,
@@ -179,6 +182,7 @@ fn place(
             node: node.parse()?,
         };
         let record = InstanceRecord {
+            bus: mesh_model::BusKind::Nats,
             key: keys.public(&Principal::Instance(instance.clone()))?,
             credential: Sealed(vec![1]),
             sealed_to: keys.box_key(&instance.node)?,

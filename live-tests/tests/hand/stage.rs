@@ -90,6 +90,8 @@ impl Withheld {
         let mut records = Records::new("live".parse()?, Server::facts());
         let principal = Principal::Node(name.clone());
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: keys.public(&principal)?,
             box_key: BoxPublicKey::from_raw([0; 32]),
             labels: Labels::new(),

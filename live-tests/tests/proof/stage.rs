@@ -207,6 +207,8 @@ fn records(keys: &KeyRing) -> anyhow::Result<Records> {
     for node in ["node1", "node10", "5", "w"] {
         let node: NodeName = node.parse()?;
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: keys.public(&Principal::Node(node.clone()))?,
             box_key: keys.box_key(&node)?,
             labels: Labels::new(),
@@ -228,6 +230,7 @@ fn records(keys: &KeyRing) -> anyhow::Result<Records> {
     }
     for token in ["t1", "w"] {
         let record = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: keys.public(&Principal::Joiner(token.parse()?))?,
             expires: mesh_host::now().plus(3_600_000),
             node: None,
@@ -285,6 +288,7 @@ fn place(
             node: node.clone(),
         };
         let record = InstanceRecord {
+            bus: mesh_model::BusKind::Nats,
             key: keys.public(&Principal::Instance(instance.clone()))?,
             credential: Sealed(vec![1]),
             sealed_to: keys.box_key(&node)?,

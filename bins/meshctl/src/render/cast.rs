@@ -94,6 +94,8 @@ fn add_node(records: &mut Records, node: &NodeName, key: PublicKey) {
         return;
     };
     let record = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key,
         box_key: box_key(),
         labels: Labels::new(),
@@ -105,6 +107,7 @@ fn add_node(records: &mut Records, node: &NodeName, key: PublicKey) {
 
 fn add_instance(records: &mut Records, instance: &InstanceRef, key: PublicKey) {
     let record = InstanceRecord {
+        bus: mesh_model::BusKind::Nats,
         key,
         credential: Sealed(Vec::new()),
         sealed_to: box_key(),
@@ -114,6 +117,7 @@ fn add_instance(records: &mut Records, instance: &InstanceRef, key: PublicKey) {
 
 fn add_token(records: &mut Records, token: &TokenId, key: PublicKey) {
     let record = TokenRecord {
+        bus: mesh_model::BusKind::Nats,
         key,
         expires: Timestamp::from_millis(0),
         node: None,

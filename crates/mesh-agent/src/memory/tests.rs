@@ -46,6 +46,7 @@ fn remembered() -> Remembered {
     };
     Remembered {
         declaration: Some(Declaration {
+            home: mesh_model::Home::Here,
             node: "web-1".parse().unwrap(),
             generation,
             workloads: vec![workload],

@@ -16,9 +16,9 @@ use mesh_model::{
 use mesh_runtime::Desired;
 
 use super::Surroundings;
-use crate::BusKind;
 use crate::memory::with_causes;
 use crate::state_dir::make_private;
+use crate::{bus_at, public_on};
 
 /// What the runtime is told, and what it is not told because a credential cannot be used.
 #[derive(Debug)]
@@ -107,8 +107,7 @@ fn place_credential(
         std::str::from_utf8(opened.expose()).map_err(|_| "its credential is no text".to_owned())?;
     let credentials =
         Credentials::parse(text).map_err(|error| format!("its credential: {error}"))?;
-    let found = BusKind::of(&surroundings.urls)
-        .public(credentials.key())
+    let found = public_on(bus_at(&surroundings.urls), credentials.key())
         .map_err(|error| format!("its credential: {error}"))?;
     if found != workload.key {
         return Err(format!(

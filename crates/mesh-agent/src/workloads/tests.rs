@@ -62,6 +62,7 @@ impl Node {
 
 fn declaration(counter: u64, workloads: &[&Workload]) -> Declaration {
     Declaration {
+        home: mesh_model::Home::Here,
         node: "web-1".parse().unwrap(),
         generation: Generation {
             incarnation: 1,

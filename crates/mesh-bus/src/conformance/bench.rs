@@ -91,6 +91,8 @@ impl<'w, W: World> Bench<'w, W> {
     pub(super) fn node(&mut self, node: &str) -> Result<NodeName, Broken> {
         let node: NodeName = name(node)?;
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: self.world.user(&Principal::Node(node.clone())),
             box_key: self.world.box_key(&node),
             labels: Labels::new(),
@@ -105,6 +107,7 @@ impl<'w, W: World> Bench<'w, W> {
     pub(super) fn token(&mut self, token: &str) -> Result<TokenId, Broken> {
         let token: TokenId = name(token)?;
         let record = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: self.world.user(&Principal::Joiner(token.clone())),
             expires: (self.world.clock())().plus(3_600_000),
             node: None,

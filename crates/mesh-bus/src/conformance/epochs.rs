@@ -14,6 +14,8 @@ fn one_node<W: World>(world: &W, bus: &W::Controller) -> Result<(NodeName, Plan)
     let node: NodeName = name("a")?;
     let mut records = Records::new(name("proof")?, bus.facts());
     let record = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key: world.user(&Principal::Node(node.clone())),
         box_key: world.box_key(&node),
         labels: Labels::new(),

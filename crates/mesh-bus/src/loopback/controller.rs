@@ -270,6 +270,7 @@ fn take_ready(
 fn delivery(queue: Queue, (receipt, stored): (Receipt, Stored)) -> Delivery<Receipt> {
     Delivery {
         key: MessageKey {
+            bus: mesh_model::BusKind::Nats,
             queue,
             sequence: receipt.sequence,
         },

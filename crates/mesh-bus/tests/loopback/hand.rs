@@ -39,6 +39,8 @@ fn records(world: &InProcess) -> Records {
     let mut records = Records::new("home".parse().unwrap(), bus);
     let node: NodeName = "a".parse().unwrap();
     let record = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key: world.user(&Principal::Node(node.clone())),
         box_key: world.box_key(&node),
         labels: [].into(),
@@ -53,6 +55,7 @@ fn records(world: &InProcess) -> Records {
         let module = manifest.module.clone();
         let instance = instance(module.as_str());
         let record = InstanceRecord {
+            bus: mesh_model::BusKind::Nats,
             key: world.user(&Principal::Instance(instance.clone())),
             credential: Sealed(vec![]),
             sealed_to: world.box_key(&node),

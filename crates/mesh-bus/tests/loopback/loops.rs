@@ -38,6 +38,8 @@ struct Mesh<L> {
 
 fn facts(world: &InProcess, node: &NodeName) -> Vec<Fact> {
     let record = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key: world.user(&Principal::Node(node.clone())),
         box_key: world.box_key(node),
         labels: [].into(),

@@ -10,8 +10,8 @@ use mesh_bus::loopback::{
 use mesh_control::{Mint, MintError, Minted};
 use mesh_derive::{ack_filters, subject};
 use mesh_model::{
-    BoxPublicKey, BusFacts, ConsumerRef, InstanceRef, NodeName, Principal, PublicKey, Sealed,
-    StreamName, Timestamp, TokenId,
+    BoxPublicKey, BusFacts, BusKind, ConsumerRef, InstanceRef, NodeName, Principal, PublicKey,
+    Sealed, StreamName, Timestamp, TokenId,
 };
 use tokio::time::Instant;
 
@@ -99,7 +99,7 @@ impl World for InProcess {
 pub(crate) struct Keys(u64);
 
 impl Mint for Keys {
-    fn mint(&mut self, of: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
+    fn mint(&mut self, of: &Principal, _: BusKind, _: &BoxPublicKey) -> Result<Minted, MintError> {
         self.0 += 1;
         Ok(Minted {
             key: PublicKey::from_raw(raw(&format!("{of} {}", self.0))),

@@ -45,6 +45,7 @@ impl<M: Mint> Controller<M> {
             }
             Message::Report(node, report) => {
                 if node == report.id.node {
+                    self.hear_from(key, &report, now, &mut effects);
                     self.consider(key, report, now, &mut effects);
                 } else {
                     let whose = &report.id.node;

@@ -8,6 +8,7 @@ use mesh_model::{
     Subject, Timestamp, TokenId,
 };
 
+use super::moving::Step;
 use super::{Controller, StoreState};
 use crate::amend::{Command, CommandError, amend};
 use crate::effect::{CommandId, Effect, Note, Ticket};
@@ -37,6 +38,8 @@ enum Request {
     Arrival(TokenId),
     /// Tokens past their time.
     Expiry(Vec<TokenId>),
+    /// A step of a node's way to another bus.
+    Step(NodeName, Step),
 }
 
 /// A change being stored.
@@ -110,6 +113,16 @@ impl<M: Mint> Controller<M> {
         }
     }
 
+    /// Queues a step of a node's way to another bus, unless it waits already.
+    pub(super) fn queue_step(&mut self, node: &NodeName, step: Step) {
+        let waits = |request: &Request| matches!(request, Request::Step(it, at) if it == node && *at == step);
+        if self.store_is_up() && !self.lane.waiting.iter().any(waits) {
+            self.lane
+                .waiting
+                .push_back(Request::Step(node.clone(), step));
+        }
+    }
+
     pub(super) fn expire_tokens(&mut self, now: Timestamp) {
         if !self.store_is_up() || !self.lane.is_empty() {
             return;
@@ -162,6 +175,7 @@ impl<M: Mint> Controller<M> {
                         self.store_change(Origin::Nobody, next, None, effects);
                     }
                 }
+                Request::Step(node, step) => self.begin_step(&node, step, now, effects),
                 Request::Expiry(tokens) => {
                     let mut next = self.records.clone();
                     next.tokens.retain(|id, _| !tokens.contains(id));
@@ -179,8 +193,14 @@ impl<M: Mint> Controller<M> {
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
-        let result = amend(&self.records, command, &mut self.mint)
-            .and_then(|(next, what)| self.sound(&next).map(|()| (next, what)));
+        let result = amend(
+            &self.records,
+            command,
+            &self.settings.places,
+            now,
+            &mut self.mint,
+        )
+        .and_then(|(next, what)| self.sound(&next).map(|()| (next, what)));
         match result {
             Ok((next, what)) => {
                 let audit = audit(&next, now, who, &what);
@@ -253,7 +273,7 @@ impl<M: Mint> Controller<M> {
     }
 
     /// Commits new records, with every declaration that follows from them.
-    fn store_change(
+    pub(super) fn store_change(
         &mut self,
         origin: Origin,
         records: Records,
@@ -264,7 +284,8 @@ impl<M: Mint> Controller<M> {
             Origin::Enrolment { node, .. } => Some(node),
             Origin::Nobody | Origin::Command(..) => None,
         };
-        let declarations = declarations(&records, &self.declarations, joined);
+        let declarations =
+            declarations(&records, &self.settings.places, &self.declarations, joined);
         let mut changes = changes(&self.records, &records);
         let here = &self.records.nodes;
         for node in here
@@ -352,7 +373,7 @@ impl<M: Mint> Controller<M> {
             match request {
                 Request::Command(id, ..) => refuse(id, why, effects),
                 Request::Enrolment(key, ..) => self.hold(key, why, now, effects),
-                Request::Arrival(_) | Request::Expiry(_) => {}
+                Request::Arrival(_) | Request::Expiry(_) | Request::Step(..) => {}
             }
         }
     }
@@ -403,7 +424,7 @@ fn refuse(id: CommandId, why: &str, effects: &mut Vec<Effect>) {
     effects.push(Effect::Reply { id, result });
 }
 
-fn audit(records: &Records, at: Timestamp, who: &str, what: &str) -> AuditFact {
+pub(super) fn audit(records: &Records, at: Timestamp, who: &str, what: &str) -> AuditFact {
     AuditFact {
         revision: records.revision,
         at,

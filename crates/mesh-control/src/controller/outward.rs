@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mesh_derive::topology::topology;
-use mesh_derive::{Plan, derive};
-use mesh_model::{BusFacts, Declaration, Generation, NodeName, Records, Timestamp};
+use mesh_derive::{Plan, derive, in_parts};
+use mesh_model::{BusFacts, BusKind, Declaration, Generation, NodeName, Records, Timestamp};
 
 use super::lane::Origin;
 use super::{Controller, Settings};
@@ -144,12 +144,12 @@ impl<M: Mint> Controller<M> {
 
     /// Everything the bus is to hold for the records as they are.
     pub fn plan(&self) -> Plan {
-        derive(&self.records, &self.settings.bounds)
+        self.settings.plan(&self.records)
     }
 
     /// Whether what would be derived from these records holds together.
     pub(crate) fn sound(&self, records: &Records) -> Result<(), CommandError> {
-        let plan = derive(records, &self.settings.bounds);
+        let plan = self.settings.plan(records);
         self.settings
             .sound(&plan, &records.bus)
             .map_err(CommandError::Plan)
@@ -192,7 +192,7 @@ impl<M: Mint> Controller<M> {
         let plan = if let Some(plan) = &assertion.plan {
             Arc::clone(plan)
         } else {
-            let plan = derive(&self.records, &self.settings.bounds);
+            let plan = self.settings.plan(&self.records);
             if let Err(why) = self.settings.sound(&plan, &self.records.bus) {
                 // No plan that does not hold together is applied, wherever its records came from.
                 return self.not_asserted(why, now, effects);
@@ -329,12 +329,21 @@ impl<M: Mint> Controller<M> {
 }
 
 impl Settings {
+    /// What follows from these records, for each bus there is.
+    fn plan(&self, records: &Records) -> Plan {
+        let mut plan = derive(records, &self.bounds);
+        let buses = self.places.keys().copied().collect();
+        in_parts(&mut plan, records, &buses);
+        plan
+    }
+
     /// Whether a plan holds together, on the broker there is as well; if not, every way in which it does not.
     fn sound(&self, plan: &Plan, bus: &BusFacts) -> Result<(), String> {
         let mismatches = plan.check(bus);
         let mut sentences: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
         if let Some(broker) = &self.broker {
-            let faults = topology(plan, &self.bounds, broker).check();
+            let part = plan.parts.get(&BusKind::Amqp).unwrap_or(plan);
+            let faults = topology(part, &self.bounds, broker).check();
             sentences.extend(faults.iter().map(ToString::to_string));
         }
         if sentences.is_empty() {

@@ -131,6 +131,7 @@ fn generation(counter: u64) -> Generation {
 
 fn declaration(counter: u64) -> Declaration {
     Declaration {
+        home: mesh_model::Home::Here,
         node: named("a"),
         generation: generation(counter),
         workloads: Vec::new(),

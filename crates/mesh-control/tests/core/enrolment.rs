@@ -253,6 +253,7 @@ fn a_rejoin_replaces_the_key_and_tells_the_new_host_anew() {
 fn a_token_to_rejoin_is_for_a_node_there_is() {
     let mut rig = Rig::new();
     let token = mesh_model::TokenRecord {
+        bus: mesh_model::BusKind::Nats,
         key: user('T'),
         expires: rig.time().plus(1_000),
         node: Some(named("a")),

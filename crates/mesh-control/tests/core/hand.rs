@@ -61,6 +61,7 @@ fn case_b_6e08ccd_two_deliveries_of_one_report_make_one_record() {
     let mut rig = Rig::with_node_a();
     let report = rig.report("a", 1);
     let key = |sequence| mesh_control::MessageKey {
+        bus: mesh_model::BusKind::Nats,
         queue: mesh_control::Queue::Control,
         sequence,
     };
@@ -249,6 +250,7 @@ fn case_c_b2b6fe3_of_two_hosts_at_once_one_joins_and_every_failure_says_which_it
     rig.create_token("t", |_| {});
     let time = rig.time();
     let key = |sequence| mesh_control::MessageKey {
+        bus: mesh_model::BusKind::Nats,
         queue: mesh_control::Queue::Control,
         sequence,
     };

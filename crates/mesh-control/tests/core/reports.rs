@@ -17,6 +17,7 @@ fn a_report_is_settled_only_after_the_store_took_it() {
     let next = rig.report("a", 2);
     let effects = rig.core.handle_message(
         mesh_control::MessageKey {
+            bus: mesh_model::BusKind::Nats,
             sequence: 99,
             ..key
         },
@@ -178,6 +179,7 @@ fn reports_on_their_way_to_the_store_count_as_kept() {
     let mut removed = Vec::new();
     for seq in 5..=6 {
         let key = mesh_control::MessageKey {
+            bus: mesh_model::BusKind::Nats,
             queue: mesh_control::Queue::Control,
             sequence: 100 + seq,
         };

@@ -11,8 +11,8 @@ use mesh_control::{
 };
 use mesh_derive::topology::{BrokerFacts, BrokerVersion, QueueKind};
 use mesh_model::{
-    BoxPublicKey, BusFacts, Declaration, Declared, Enrolment, EnrolmentAnswer, Generation,
-    Heartbeat, InstanceRef, Manifest, ModuleName, NodeName, Outcome, Placement, PublicKey, Report,
+    BoxPublicKey, BusFacts, BusKind, Declaration, Declared, Enrolment, EnrolmentAnswer, Generation,
+    Heartbeat, Manifest, ModuleName, NodeName, Outcome, Placement, Principal, PublicKey, Report,
     ReportId, Restart, Revision, Run, Sealed, Selector, Seq, Subject, Timestamp, TokenId,
     TokenRecord,
 };
@@ -53,10 +53,15 @@ pub(crate) const CONTROLLER: char = '0';
 pub(crate) struct Stamp(u64);
 
 impl Mint for Stamp {
-    fn mint(&mut self, instance: &InstanceRef, to: &BoxPublicKey) -> Result<Minted, MintError> {
+    fn mint(
+        &mut self,
+        whom: &Principal,
+        _: BusKind,
+        to: &BoxPublicKey,
+    ) -> Result<Minted, MintError> {
         if *to == sealer(UNSEALABLE) {
-            let (instance, why) = (instance.clone(), "not a point".to_owned());
-            return Err(MintError { instance, why });
+            let (whom, why) = (whom.clone(), "not a point".to_owned());
+            return Err(MintError { whom, why });
         }
         self.0 += 1;
         Ok(Minted {
@@ -238,6 +243,7 @@ impl Rig {
     pub(crate) fn hear(&mut self, message: Message) -> (MessageKey, Vec<Effect>) {
         self.sequence += 1;
         let key = MessageKey {
+            bus: BusKind::Nats,
             queue: Queue::Control,
             sequence: self.sequence,
         };
@@ -276,6 +282,7 @@ impl Rig {
 
     pub(crate) fn create_token(&mut self, id: &str, change: impl FnOnce(&mut TokenRecord)) {
         let mut token = TokenRecord {
+            bus: BusKind::Nats,
             key: key_of(&format!("token {id}")),
             expires: self.time().plus(3_600_000),
             node: None,

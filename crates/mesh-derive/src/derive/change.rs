@@ -16,8 +16,9 @@ use crate::subject;
 
 impl Plan {
     /// Makes this plan, which was derived from `before`, the one [`derive()`](derive) gives for `after` within the same
-    /// bounds. What did not change is looked at and left.
+    /// bounds. What did not change is looked at and left. What each bus of a mesh of two holds is to be worked out anew.
     pub fn rederive(&mut self, before: &Records, after: &Records, bounds: &Bounds) {
+        self.parts.clear();
         if before.bus != after.bus {
             // Every ack subject is another.
             *self = derive(after, bounds);

@@ -171,7 +171,8 @@ impl Topology {
                     queue: queue.clone(),
                 });
             }
-            if !queue.is_for(principal) {
+            let carries = *principal == Principal::Controller && self.carried.contains(queue);
+            if !carries && !queue.is_for(principal) {
                 found.push(TopologyFault::ReadsAnothers {
                     principal: principal.clone(),
                     queue: queue.clone(),

@@ -21,6 +21,8 @@ pub enum Exchange {
     Events,
     /// Work, by seat and sender.
     Seats,
+    /// Events from the other bus of a mesh of two, by whom they are carried to.
+    Carried,
 }
 
 /// How an exchange reads a key.
@@ -44,13 +46,14 @@ impl ExchangeKind {
 
 impl Exchange {
     /// Every exchange there is.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Declarations,
         Self::Control,
         Self::Heartbeats,
         Self::Answers,
         Self::Events,
         Self::Seats,
+        Self::Carried,
     ];
 
     /// What it is called on the broker.
@@ -62,6 +65,7 @@ impl Exchange {
             Self::Answers => "mesh.enrol",
             Self::Events => "mesh.ev",
             Self::Seats => "mesh.seat",
+            Self::Carried => "mesh.carry",
         }
     }
 
@@ -75,7 +79,9 @@ impl Exchange {
     pub const fn kind(self) -> ExchangeKind {
         match self {
             Self::Declarations | Self::Answers => ExchangeKind::Direct,
-            Self::Control | Self::Heartbeats | Self::Events | Self::Seats => ExchangeKind::Topic,
+            Self::Control | Self::Heartbeats | Self::Events | Self::Seats | Self::Carried => {
+                ExchangeKind::Topic
+            }
         }
     }
 }
@@ -115,6 +121,7 @@ impl Address {
             Exchange::Answers => format!("mesh.inbox.joiner.{key}.answer"),
             Exchange::Events => format!("mesh.mod.{key}"),
             Exchange::Seats => format!("mesh.seat.{key}"),
+            Exchange::Carried => format!("mesh.carry.{key}"),
         };
         Subject::new(text).ok()
     }
@@ -148,6 +155,7 @@ fn place(text: &str) -> Option<(Exchange, String)> {
         "heartbeat" => (Exchange::Heartbeats, key(rest)),
         "mod" => (Exchange::Events, key(rest)),
         "seat" => (Exchange::Seats, key(rest)),
+        "carry" => (Exchange::Carried, key(rest)),
         "node" => (Exchange::Declarations, key(rest.strip_suffix(".declare")?)),
         // Of all inboxes only joiners' are on this bus.
         "inbox" if rest == ">" => (Exchange::Answers, key(rest)),

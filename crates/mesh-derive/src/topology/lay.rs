@@ -23,6 +23,11 @@ pub fn topology(plan: &Plan, bounds: &Bounds, broker: &BrokerFacts) -> Topology 
             .into_iter()
             .map(|class| (class, class.policy(bounds, broker)))
             .collect(),
+        carried: plan
+            .carried
+            .iter()
+            .filter_map(|consumer| queue_of(plan.consumers.get(consumer)?))
+            .collect(),
         users: BTreeMap::new(),
     };
     for queue in Queue::OF_CONTROLLER {

@@ -49,6 +49,8 @@ pub(crate) fn names<T: std::str::FromStr<Err: std::fmt::Debug> + Ord>(
 pub(crate) fn add_node(records: &mut Records, node: &str) {
     let name: NodeName = node.parse().unwrap();
     let record = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key: user_key(&format!("node/{node}")),
         box_key: box_key(node),
         labels: Labels::new(),
@@ -75,6 +77,7 @@ pub(crate) fn add_module(records: &mut Records, manifest: Manifest, on: &[&str])
             node: node.parse().unwrap(),
         };
         let record = InstanceRecord {
+            bus: mesh_model::BusKind::Nats,
             key: user_key(&format!("module/{instance}")),
             credential: Sealed(vec![1]),
             sealed_to: box_key(node),
@@ -92,6 +95,7 @@ pub(crate) fn add_seat(records: &mut Records, seat: &str, holder: Option<&str>) 
 /// A token nobody has used.
 pub(crate) fn add_token(records: &mut Records, token: &str) {
     let record = TokenRecord {
+        bus: mesh_model::BusKind::Nats,
         key: user_key(&format!("joiner/{token}")),
         expires: timestamp(),
         node: None,

@@ -34,6 +34,8 @@ impl Mesh {
         let node: NodeName = "web-1".parse().unwrap();
         let box_key = BoxKey::generate().unwrap().public().to_string();
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: user_key(),
             box_key: box_key.parse().unwrap(),
             labels: [].into(),
@@ -103,6 +105,7 @@ fn manifest(module: &str) -> Manifest {
 fn place(records: &mut Records, node: &NodeName, manifest: Manifest) -> InstanceRef {
     let (module, node) = (manifest.module.clone(), node.clone());
     let record = InstanceRecord {
+        bus: mesh_model::BusKind::Nats,
         key: user_key(),
         credential: Sealed(Vec::new()),
         sealed_to: records.nodes[&node].box_key.clone(),

@@ -21,6 +21,8 @@ fn plan() -> Plan {
     let mut records = Records::new("home".parse().unwrap(), facts());
     for (n, node) in [(1, "a"), (2, "b")] {
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: PublicKey::from_raw([n; 32]),
             box_key: BoxPublicKey::from_raw([n; 32]),
             labels: Labels::new(),

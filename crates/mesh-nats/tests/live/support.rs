@@ -160,6 +160,8 @@ impl Mesh {
     pub(crate) fn add_node(&mut self, name: &str) -> (NodeName, KeyPair) {
         let (node, key): (NodeName, _) = (name.parse().unwrap(), KeyPair::new_user());
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: public(&key),
             // Nothing is sealed here, and making a key takes its time.
             box_key: BoxPublicKey::from_raw([0; 32]),
@@ -185,6 +187,7 @@ impl Mesh {
             node: on.clone(),
         };
         let record = InstanceRecord {
+            bus: mesh_model::BusKind::Nats,
             key: public(&key),
             credential: Sealed(Vec::new()),
             sealed_to: self.records.nodes[on].box_key.clone(),
@@ -201,6 +204,7 @@ impl Mesh {
     pub(crate) fn add_token(&mut self, id: &str) -> KeyPair {
         let key = KeyPair::new_user();
         let record = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: public(&key),
             expires: mesh_model::Timestamp::from_millis(u64::MAX),
             node: None,

@@ -40,6 +40,7 @@ impl Bus {
     pub(super) fn publish(&mut self, message: Message) -> MessageKey {
         self.sequence += 1;
         let key = MessageKey {
+            bus: mesh_model::BusKind::Nats,
             queue: Queue::Control,
             sequence: self.sequence,
         };

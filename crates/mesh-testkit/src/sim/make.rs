@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use mesh_control::{Mint, MintError, Minted};
-use mesh_model::{BoxPublicKey, InstanceRef, PublicKey, Sealed};
+use mesh_model::{BoxPublicKey, BusKind, Principal, PublicKey, Sealed};
 
 #[expect(
     clippy::expect_used,
@@ -37,7 +37,7 @@ fn raw(number: u64) -> [u8; 32] {
 pub(super) struct Stamp(pub(super) u64);
 
 impl Mint for Stamp {
-    fn mint(&mut self, _: &InstanceRef, _: &BoxPublicKey) -> Result<Minted, MintError> {
+    fn mint(&mut self, _: &Principal, _: BusKind, _: &BoxPublicKey) -> Result<Minted, MintError> {
         self.0 += 1;
         Ok(Minted {
             key: user_key(self.0),

@@ -74,6 +74,7 @@ impl World {
             3_600_000
         };
         let record = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: user_key(made << 16 | 1),
             expires: self.time().plus(ttl),
             node: Some(node.clone()),
@@ -297,5 +298,6 @@ const fn kind(command: &Command) -> &'static str {
         Command::RemoveNode { .. } => "remove node",
         Command::RevokeToken { .. } => "revoke token",
         Command::Label { .. } => "label",
+        Command::Move { .. } => "move",
     }
 }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_control::{AuditFact, MeshFact};
 use mesh_model::{
-    InstanceRecord, InstanceRef, Manifest, ModuleName, NodeName, NodeRecord, Placement, Revision,
-    Sealed, SeatName, SeatRecord, Selector, Spent, Timestamp, TokenId, TokenRecord,
+    BusKind, InstanceRecord, InstanceRef, Manifest, ModuleName, Moving, NodeName, NodeRecord,
+    Placement, Revision, Sealed, SeatName, SeatRecord, Selector, Spent, Timestamp, TokenId,
+    TokenRecord,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{optional, text, texts, written};
-use crate::declaration::{RestartV1, RunV1};
+use crate::declaration::{BusV2, RestartV1, RunV1};
 use crate::error::FieldError;
 
 #[derive(Serialize, Deserialize)]
@@ -170,6 +171,8 @@ impl NodeV1 {
 
     pub(super) fn read(self) -> Result<(NodeName, NodeRecord), FieldError> {
         let record = NodeRecord {
+            bus: BusKind::Nats,
+            moving: None,
             key: text("key", self.key)?,
             box_key: text("box_key", self.box_key)?,
             labels: self.labels,
@@ -224,6 +227,7 @@ impl TokenV1 {
             })
         };
         let record = TokenRecord {
+            bus: BusKind::Nats,
             key: text("key", self.key)?,
             expires: Timestamp::from_millis(self.expires_millis),
             node: optional("node", self.node)?,
@@ -261,11 +265,112 @@ impl InstanceV1 {
             node: text("node", self.node)?,
         };
         let record = InstanceRecord {
+            bus: BusKind::Nats,
             key: text("key", self.key)?,
             credential: Sealed(self.credential),
             sealed_to: text("sealed_to", self.sealed_to)?,
         };
         Ok((instance, record))
+    }
+}
+
+/// A record that says which bus it is of. The first form is written where that is NATS and nothing else is to be said.
+#[derive(Serialize, Deserialize)]
+pub(super) struct OnBus<F> {
+    pub(super) first: F,
+    bus: BusV2,
+}
+
+impl<F> OnBus<F> {
+    /// This form, where the first does not say everything.
+    pub(super) fn needed(first: F, bus: BusKind) -> Result<Self, F> {
+        match bus {
+            BusKind::Nats => Err(first),
+            BusKind::Amqp => Ok(Self {
+                first,
+                bus: bus.into(),
+            }),
+        }
+    }
+
+    pub(super) fn read(self) -> (F, BusKind) {
+        (self.first, self.bus.into())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct NodeV2 {
+    first: NodeV1,
+    bus: BusV2,
+    moving: Option<MovingV2>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum MovingV2 {
+    Proving {
+        to: BusV2,
+        key: String,
+        credential: Vec<u8>,
+        since_millis: u64,
+    },
+    Leaving {
+        from: BusV2,
+    },
+}
+
+impl NodeV2 {
+    /// This form, where the first does not say everything.
+    pub(super) fn needed(node: &NodeName, record: &NodeRecord) -> Option<Self> {
+        if record.bus == BusKind::Nats && record.moving.is_none() {
+            return None;
+        }
+        let moving = record.moving.as_ref().map(|moving| match moving {
+            Moving::Proving {
+                to,
+                key,
+                credential,
+                since,
+            } => MovingV2::Proving {
+                to: (*to).into(),
+                key: key.to_string(),
+                credential: credential.0.clone(),
+                since_millis: since.as_millis(),
+            },
+            Moving::Leaving { from } => MovingV2::Leaving {
+                from: (*from).into(),
+            },
+        });
+        Some(Self {
+            first: NodeV1::new(node, record),
+            bus: record.bus.into(),
+            moving,
+        })
+    }
+
+    pub(super) fn read(self) -> Result<(NodeName, NodeRecord), FieldError> {
+        let moving = self.moving.map(|moving| {
+            Ok(match moving {
+                MovingV2::Proving {
+                    to,
+                    key,
+                    credential,
+                    since_millis,
+                } => Moving::Proving {
+                    to: to.into(),
+                    key: text("moving.key", key)?,
+                    credential: Sealed(credential),
+                    since: Timestamp::from_millis(since_millis),
+                },
+                MovingV2::Leaving { from } => Moving::Leaving { from: from.into() },
+            })
+        });
+        let (node, first) = self.first.read()?;
+        let record = NodeRecord {
+            bus: self.bus.into(),
+            moving: moving.transpose()?,
+            ..first
+        };
+        Ok((node, record))
     }
 }
 

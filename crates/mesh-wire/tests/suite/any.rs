@@ -96,6 +96,7 @@ fn workload() -> impl Strategy<Value = Workload> {
 pub(crate) fn declaration() -> impl Strategy<Value = Declaration> {
     (name(), generation(), vec(workload(), 0..3)).prop_map(|(node, generation, workloads)| {
         Declaration {
+            home: mesh_model::Home::Here,
             node,
             generation,
             workloads,
@@ -241,6 +242,8 @@ fn placement() -> impl Strategy<Value = Placement> {
 fn node_record() -> impl Strategy<Value = NodeRecord> {
     (key(), box_key(), labels(), name(), time()).prop_map(
         |(key, box_key, labels, token, enrolled)| NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key,
             box_key,
             labels,
@@ -259,6 +262,7 @@ fn token_record() -> impl Strategy<Value = TokenRecord> {
     let spent = of(spent);
     (key(), time(), of(name()), labels(), any::<bool>(), spent).prop_map(
         |(key, expires, node, labels, rejoin, spent)| TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key,
             expires,
             node,
@@ -275,6 +279,7 @@ fn instance() -> impl Strategy<Value = InstanceRef> {
 
 fn instance_record() -> impl Strategy<Value = InstanceRecord> {
     (key(), sealed(), box_key()).prop_map(|(key, credential, sealed_to)| InstanceRecord {
+        bus: mesh_model::BusKind::Nats,
         key,
         credential,
         sealed_to,

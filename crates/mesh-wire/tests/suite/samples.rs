@@ -46,11 +46,13 @@ pub(crate) fn declarations() -> Vec<Declaration> {
     let node = || "web-1".parse().unwrap();
     vec![
         Declaration {
+            home: mesh_model::Home::Here,
             node: node(),
             generation: Generation::default(),
             workloads: Vec::new(),
         },
         Declaration {
+            home: mesh_model::Home::Here,
             node: node(),
             generation: GENERATION,
             workloads: vec![
@@ -214,6 +216,7 @@ fn manifest() -> Manifest {
 fn credentials() -> Vec<Fact> {
     let token = |spent| {
         let record = TokenRecord {
+            bus: mesh_model::BusKind::Nats,
             key: key('C'),
             expires: Timestamp::from_millis(1_796_000_000_000),
             node: Some("web-1".parse().unwrap()),
@@ -229,6 +232,8 @@ fn credentials() -> Vec<Fact> {
         arrived: true,
     };
     let node = NodeRecord {
+        bus: mesh_model::BusKind::Nats,
+        moving: None,
         key: key('D'),
         box_key: box_key(),
         labels: [("role".to_owned(), "web".to_owned())].into(),
@@ -240,6 +245,7 @@ fn credentials() -> Vec<Fact> {
         node: "web-1".parse().unwrap(),
     };
     let record = InstanceRecord {
+        bus: mesh_model::BusKind::Nats,
         key: key('E'),
         credential: Sealed(vec![0, 1, 254, 255]),
         sealed_to: box_key(),

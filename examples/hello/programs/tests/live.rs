@@ -217,6 +217,8 @@ mod tests {
         for (module, node) in [("greeter", "one"), ("listener", "two"), ("postman", "two")] {
             let node: NodeName = node.parse().unwrap();
             let record = NodeRecord {
+                bus: mesh_model::BusKind::Nats,
+                moving: None,
                 key: public(&UserKey::generate().unwrap()),
                 box_key: box_key.clone(),
                 labels: [].into(),
@@ -229,6 +231,7 @@ mod tests {
                 node: node.clone(),
             };
             let credential = InstanceRecord {
+                bus: mesh_model::BusKind::Nats,
                 key: public(&key),
                 credential: Sealed(Vec::new()),
                 sealed_to: box_key.clone(),

@@ -154,6 +154,8 @@ fn records(nodes: usize) -> Result<Records> {
     let (modules, seats) = (nodes / 10, nodes / 50);
     for n in 0..nodes {
         let record = NodeRecord {
+            bus: mesh_model::BusKind::Nats,
+            moving: None,
             key: PublicKey::from_raw(raw(1, n)),
             box_key: BoxPublicKey::from_raw(raw(2, n)),
             labels: Labels::new(),
@@ -172,6 +174,7 @@ fn records(nodes: usize) -> Result<Records> {
                 node: node(*at)?,
             };
             let record = InstanceRecord {
+                bus: mesh_model::BusKind::Nats,
                 key: PublicKey::from_raw(raw(3, n * nodes + at)),
                 credential: Sealed(vec![1]),
                 sealed_to: BoxPublicKey::from_raw(raw(2, *at)),
