@@ -13,6 +13,9 @@ mod enrolment;
 #[path = "core/hand.rs"]
 mod hand;
 #[cfg(test)]
+#[path = "core/moving.rs"]
+mod moving;
+#[cfg(test)]
 #[path = "core/outward.rs"]
 mod outward;
 #[cfg(test)]

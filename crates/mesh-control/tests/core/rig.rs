@@ -11,10 +11,10 @@ use mesh_control::{
 };
 use mesh_derive::topology::{BrokerFacts, BrokerVersion, QueueKind};
 use mesh_model::{
-    BoxPublicKey, BusFacts, BusKind, Declaration, Declared, Enrolment, EnrolmentAnswer, Generation,
-    Heartbeat, Manifest, ModuleName, NodeName, Outcome, Placement, Principal, PublicKey, Report,
-    ReportId, Restart, Revision, Run, Sealed, Selector, Seq, Subject, Timestamp, TokenId,
-    TokenRecord,
+    BoxPublicKey, BusFacts, BusKind, BusPlace, Declaration, Declared, Enrolment, EnrolmentAnswer,
+    Generation, Heartbeat, Manifest, ModuleName, NodeName, Outcome, Placement, Principal,
+    PublicKey, Report, ReportId, Restart, Revision, Run, Sealed, Selector, Seq, Subject, Timestamp,
+    TokenId, TokenRecord,
 };
 
 pub(crate) fn named<T: FromStr<Err: Debug>>(text: &str) -> T {
@@ -106,6 +106,22 @@ pub(crate) fn settings() -> Settings {
     settings
 }
 
+fn settings_of_both() -> Settings {
+    let mut settings = settings();
+    for (bus, url) in [
+        (BusKind::Nats, "tls://bus.example:4222"),
+        (BusKind::Amqp, "amqps://bus.example/mesh"),
+    ] {
+        let place = BusPlace {
+            urls: vec![url.to_owned()],
+            ca: None,
+            facts: bus_facts(),
+        };
+        settings.places.insert(bus, place);
+    }
+    settings
+}
+
 impl Rig {
     /// A new mesh, with everything as it should be.
     pub(crate) fn new() -> Self {
@@ -156,6 +172,29 @@ impl Rig {
         };
         rig.carry_out(effects);
         rig
+    }
+
+    /// A new mesh on NATS and RabbitMQ at once.
+    pub(crate) fn on_both() -> Self {
+        Self::told(
+            settings_of_both(),
+            BTreeMap::new(),
+            Start::Continued,
+            Disk::Takes,
+            1_000_000,
+        )
+    }
+
+    /// The controller of a mesh on both is killed and starts from what is on disk.
+    pub(crate) fn restart_on_both(self) -> Self {
+        let now = self.now + 10_000;
+        Self::told(
+            settings_of_both(),
+            self.facts,
+            Start::Continued,
+            Disk::Takes,
+            now,
+        )
     }
 
     /// A mesh with node `a` in it, told and settled.
@@ -241,9 +280,14 @@ impl Rig {
 
     /// A message comes for the first time; answers what is said because of it.
     pub(crate) fn hear(&mut self, message: Message) -> (MessageKey, Vec<Effect>) {
+        self.hear_on(BusKind::Nats, message)
+    }
+
+    /// The same, on this bus.
+    pub(crate) fn hear_on(&mut self, bus: BusKind, message: Message) -> (MessageKey, Vec<Effect>) {
         self.sequence += 1;
         let key = MessageKey {
-            bus: BusKind::Nats,
+            bus,
             queue: Queue::Control,
             sequence: self.sequence,
         };
