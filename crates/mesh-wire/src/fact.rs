@@ -90,11 +90,11 @@ fn second(fact: &Fact) -> Option<(u8, Vec<u8>)> {
     match fact {
         Fact::Node(node, record) => Some((NODE, codec::write(&NodeV2::needed(node, record)?))),
         Fact::Token(token, record) => {
-            let form = OnBus::needed(TokenV1::new(token, record), record.bus).ok()?;
+            let form = OnBus::needed(TokenV1::new(token, record), record.bus)?;
             Some((TOKEN, codec::write(&form)))
         }
         Fact::Instance(instance, record) => {
-            let form = OnBus::needed(InstanceV1::new(instance, record), record.bus).ok()?;
+            let form = OnBus::needed(InstanceV1::new(instance, record), record.bus)?;
             Some((INSTANCE, codec::write(&form)))
         }
         Fact::Declaration(declaration) => Some((

@@ -283,14 +283,11 @@ pub(super) struct OnBus<F> {
 
 impl<F> OnBus<F> {
     /// This form, where the first does not say everything.
-    pub(super) fn needed(first: F, bus: BusKind) -> Result<Self, F> {
-        match bus {
-            BusKind::Nats => Err(first),
-            BusKind::Amqp => Ok(Self {
-                first,
-                bus: bus.into(),
-            }),
-        }
+    pub(super) fn needed(first: F, bus: BusKind) -> Option<Self> {
+        (bus != BusKind::Nats).then(|| Self {
+            first,
+            bus: bus.into(),
+        })
     }
 
     pub(super) fn read(self) -> (F, BusKind) {

@@ -5,10 +5,11 @@ use std::str::FromStr;
 
 use mesh_control::{AuditFact, Fact, FactKey, MeshFact};
 use mesh_model::{
-    BoxPublicKey, BusFacts, Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, Generation,
-    Heartbeat, InstanceRecord, InstanceRef, Labels, Manifest, ModuleReport, ModuleState,
-    NodeRecord, Outcome, Placement, PublicKey, Report, ReportId, Restart, Revision, Run, Sealed,
-    SeatRecord, Selector, Seq, Spent, Subject, Timestamp, TokenRecord, Workload,
+    BoxPublicKey, BusFacts, BusKind, BusPlace, Declaration, Enrolment, EnrolmentAnswer,
+    EnrolmentRefusal, Generation, Heartbeat, Home, InstanceRecord, InstanceRef, Labels, Manifest,
+    ModuleReport, ModuleState, Moving, NodeRecord, Offer, Outcome, Placement, PublicKey, Report,
+    ReportId, Restart, Revision, Run, Sealed, SeatRecord, Selector, Seq, Spent, Subject, Timestamp,
+    TokenRecord, Workload,
 };
 use mesh_wire::{Announcement, Mark};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -93,15 +94,53 @@ fn workload() -> impl Strategy<Value = Workload> {
     )
 }
 
+fn bus() -> impl Strategy<Value = BusKind> {
+    prop_oneof![Just(BusKind::Nats), Just(BusKind::Amqp)]
+}
+
+fn home() -> impl Strategy<Value = Home> {
+    let place = (vec(text(), 0..3), of(text()), of(text()), text()).prop_map(
+        |(urls, ca, domain, account)| BusPlace {
+            urls,
+            ca,
+            facts: BusFacts { domain, account },
+        },
+    );
+    let offer = (bus(), place, sealed()).prop_map(|(bus, place, credential)| Offer {
+        bus,
+        place,
+        credential,
+    });
+    prop_oneof![
+        Just(Home::Here),
+        bus().prop_map(Home::On),
+        offer.prop_map(|offer| Home::Offered(Box::new(offer))),
+    ]
+}
+
+fn moving() -> impl Strategy<Value = Moving> {
+    prop_oneof![
+        (bus(), key(), sealed(), time()).prop_map(|(to, key, credential, since)| {
+            Moving::Proving {
+                to,
+                key,
+                credential,
+                since,
+            }
+        }),
+        bus().prop_map(|from| Moving::Leaving { from }),
+    ]
+}
+
 pub(crate) fn declaration() -> impl Strategy<Value = Declaration> {
-    (name(), generation(), vec(workload(), 0..3)).prop_map(|(node, generation, workloads)| {
-        Declaration {
-            home: mesh_model::Home::Here,
+    (name(), generation(), vec(workload(), 0..3), home()).prop_map(
+        |(node, generation, workloads, home)| Declaration {
             node,
             generation,
             workloads,
-        }
-    })
+            home,
+        },
+    )
 }
 
 fn report_id() -> impl Strategy<Value = ReportId> {
@@ -240,10 +279,11 @@ fn placement() -> impl Strategy<Value = Placement> {
 }
 
 fn node_record() -> impl Strategy<Value = NodeRecord> {
-    (key(), box_key(), labels(), name(), time()).prop_map(
-        |(key, box_key, labels, token, enrolled)| NodeRecord {
-            bus: mesh_model::BusKind::Nats,
-            moving: None,
+    let on = (bus(), of(moving()));
+    (key(), box_key(), labels(), name(), time(), on).prop_map(
+        |(key, box_key, labels, token, enrolled, (bus, moving))| NodeRecord {
+            bus,
+            moving,
             key,
             box_key,
             labels,
@@ -260,9 +300,10 @@ fn token_record() -> impl Strategy<Value = TokenRecord> {
         arrived,
     });
     let spent = of(spent);
-    (key(), time(), of(name()), labels(), any::<bool>(), spent).prop_map(
-        |(key, expires, node, labels, rejoin, spent)| TokenRecord {
-            bus: mesh_model::BusKind::Nats,
+    let kept = (key(), time(), of(name()), labels(), any::<bool>(), spent);
+    (kept, bus()).prop_map(
+        |((key, expires, node, labels, rejoin, spent), bus)| TokenRecord {
+            bus,
             key,
             expires,
             node,
@@ -278,11 +319,13 @@ fn instance() -> impl Strategy<Value = InstanceRef> {
 }
 
 fn instance_record() -> impl Strategy<Value = InstanceRecord> {
-    (key(), sealed(), box_key()).prop_map(|(key, credential, sealed_to)| InstanceRecord {
-        bus: mesh_model::BusKind::Nats,
-        key,
-        credential,
-        sealed_to,
+    (key(), sealed(), box_key(), bus()).prop_map(|(key, credential, sealed_to, bus)| {
+        InstanceRecord {
+            bus,
+            key,
+            credential,
+            sealed_to,
+        }
     })
 }
 

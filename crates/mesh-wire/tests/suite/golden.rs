@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::PathBuf;
 
+use mesh_control::Fact;
 use mesh_wire::{
     DiskEntry, Signed, WireError, decode_announcement, decode_declaration, decode_enrolment,
     decode_enrolment_answer, decode_heartbeat, decode_mark, decode_report, encode_announcement,
@@ -17,12 +18,14 @@ use mesh_wire::{
 
 use crate::samples;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
     "announcement-1",
     "declaration-1",
+    "declaration-2",
     "enrolment-1",
     "enrolment-answer-1",
     "fact-1",
+    "fact-2",
     "heartbeat-1",
     "mark-1",
     "report-1",
@@ -90,6 +93,17 @@ fn declaration_1_is_read_and_written_as_ever() {
 }
 
 #[test]
+fn declaration_2_is_read_and_written_as_ever() {
+    let samples = samples::homes();
+    check(
+        "declaration-2",
+        samples,
+        encode_declaration,
+        decode_declaration,
+    );
+}
+
+#[test]
 fn report_1_is_read_and_written_as_ever() {
     check("report-1", samples::reports(), encode_report, decode_report);
 }
@@ -139,7 +153,15 @@ fn announcement_1_is_read_and_written_as_ever() {
 
 #[test]
 fn fact_1_is_read_and_written_as_ever() {
-    let samples = samples::facts();
+    check_facts("fact-1", samples::facts());
+}
+
+#[test]
+fn fact_2_is_read_and_written_as_ever() {
+    check_facts("fact-2", samples::facts_of_both_buses());
+}
+
+fn check_facts(name: &str, samples: Vec<Fact>) {
     let today: Vec<Vec<u8>> = samples
         .iter()
         .map(fact_entry)
@@ -152,7 +174,7 @@ fn fact_1_is_read_and_written_as_ever() {
              }| [key, vec![kind, version], body],
         )
         .collect();
-    let committed = committed("fact-1", &today);
+    let committed = committed(name, &today);
     let read: Vec<_> = committed
         .chunks(3)
         .map(|parts| read_fact(&parts[0], parts[1][0], parts[1][1], &parts[2]))

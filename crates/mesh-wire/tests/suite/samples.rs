@@ -2,10 +2,11 @@
 
 use mesh_control::{AuditFact, Fact, MeshFact};
 use mesh_model::{
-    BoxPublicKey, BusFacts, Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, Generation,
-    Heartbeat, InstanceRecord, InstanceRef, Manifest, ModuleReport, ModuleState, NodeRecord,
-    Outcome, Placement, PublicKey, Report, ReportId, Restart, Revision, Run, Sealed, SeatRecord,
-    Selector, Seq, Spent, Timestamp, TokenRecord, Workload,
+    BoxPublicKey, BusFacts, BusKind, BusPlace, Declaration, Enrolment, EnrolmentAnswer,
+    EnrolmentRefusal, Generation, Heartbeat, Home, InstanceRecord, InstanceRef, Manifest,
+    ModuleReport, ModuleState, Moving, NodeRecord, Offer, Outcome, Placement, PublicKey, Report,
+    ReportId, Restart, Revision, Run, Sealed, SeatRecord, Selector, Seq, Spent, Timestamp,
+    TokenRecord, Workload,
 };
 use mesh_wire::{Announcement, Mark, Signed};
 
@@ -46,13 +47,13 @@ pub(crate) fn declarations() -> Vec<Declaration> {
     let node = || "web-1".parse().unwrap();
     vec![
         Declaration {
-            home: mesh_model::Home::Here,
+            home: Home::Here,
             node: node(),
             generation: Generation::default(),
             workloads: Vec::new(),
         },
         Declaration {
-            home: mesh_model::Home::Here,
+            home: Home::Here,
             node: node(),
             generation: GENERATION,
             workloads: vec![
@@ -216,7 +217,7 @@ fn manifest() -> Manifest {
 fn credentials() -> Vec<Fact> {
     let token = |spent| {
         let record = TokenRecord {
-            bus: mesh_model::BusKind::Nats,
+            bus: BusKind::Nats,
             key: key('C'),
             expires: Timestamp::from_millis(1_796_000_000_000),
             node: Some("web-1".parse().unwrap()),
@@ -232,7 +233,7 @@ fn credentials() -> Vec<Fact> {
         arrived: true,
     };
     let node = NodeRecord {
-        bus: mesh_model::BusKind::Nats,
+        bus: BusKind::Nats,
         moving: None,
         key: key('D'),
         box_key: box_key(),
@@ -245,7 +246,7 @@ fn credentials() -> Vec<Fact> {
         node: "web-1".parse().unwrap(),
     };
     let record = InstanceRecord {
-        bus: mesh_model::BusKind::Nats,
+        bus: BusKind::Nats,
         key: key('E'),
         credential: Sealed(vec![0, 1, 254, 255]),
         sealed_to: box_key(),
@@ -256,6 +257,76 @@ fn credentials() -> Vec<Fact> {
         token(Some(spent)),
         Fact::Instance(instance, record),
     ]
+}
+
+/// Declarations that say where their node is at home: what the second version is for.
+pub(crate) fn homes() -> Vec<Declaration> {
+    let offer = |ca: Option<&str>, bus| Offer {
+        bus,
+        place: BusPlace {
+            urls: vec!["amqps://bus.example/mesh".to_owned()],
+            ca: ca.map(str::to_owned),
+            facts: BusFacts {
+                domain: Some("hub".to_owned()),
+                account: "MESH".to_owned(),
+            },
+        },
+        credential: Sealed(vec![9, 8, 7]),
+    };
+    let first = declarations().remove(1);
+    [
+        Home::On(BusKind::Nats),
+        Home::On(BusKind::Amqp),
+        Home::Offered(Box::new(offer(Some("PEM"), BusKind::Amqp))),
+        Home::Offered(Box::new(offer(None, BusKind::Nats))),
+    ]
+    .map(|home| Declaration {
+        home,
+        ..first.clone()
+    })
+    .into()
+}
+
+/// Facts that say on which bus somebody is, and whether on the way to another.
+pub(crate) fn facts_of_both_buses() -> Vec<Fact> {
+    let proving = Moving::Proving {
+        to: BusKind::Amqp,
+        key: key('F'),
+        credential: Sealed(vec![1, 2]),
+        since: Timestamp::from_millis(1_796_000_000_456),
+    };
+    let leaving = Moving::Leaving {
+        from: BusKind::Nats,
+    };
+    let ways = [
+        (BusKind::Nats, Some(proving)),
+        (BusKind::Amqp, Some(leaving)),
+        (BusKind::Amqp, None),
+    ];
+    let mut facts = Vec::new();
+    for fact in credentials() {
+        match fact {
+            Fact::Node(node, record) => facts.extend(ways.clone().map(|(bus, moving)| {
+                let record = NodeRecord {
+                    bus,
+                    moving,
+                    ..record.clone()
+                };
+                Fact::Node(node.clone(), record)
+            })),
+            Fact::Token(token, mut record) => {
+                record.bus = BusKind::Amqp;
+                facts.push(Fact::Token(token, record));
+            }
+            Fact::Instance(instance, mut record) => {
+                record.bus = BusKind::Amqp;
+                facts.push(Fact::Instance(instance, record));
+            }
+            _ => {}
+        }
+    }
+    facts.extend(homes().into_iter().map(Fact::Declaration));
+    facts
 }
 
 pub(crate) fn facts() -> Vec<Fact> {
