@@ -25,6 +25,7 @@ impl BusKind {
     pub const ALL: [Self; 2] = [Self::Nats, Self::Amqp];
 
     /// The other of the two.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::Nats => Self::Amqp,

@@ -33,6 +33,19 @@ impl Site {
         Ok(Some(site))
     }
 
+    /// The same of a mesh on RabbitMQ and on the NATS server its controller brings, at once; nothing when either is not
+    /// there, which was said aloud.
+    pub fn on_both() -> anyhow::Result<Option<Self>> {
+        let (Some(programs), Some(vhost)) = (Programs::get()?, Vhost::take()?) else {
+            return Ok(None);
+        };
+        let site = Self::with(programs, Some(vhost))?;
+        let vhost = site.broker.as_ref().context("it was given")?;
+        let text = vhost.configuration(site.dir())? + "[bus.nats]\n";
+        site.write("controller.toml", &text)?;
+        Ok(Some(site))
+    }
+
     /// Somebody with a node's credential, beside its agent; as who no longer has it is refused.
     pub async fn as_node(&self, node: &str) -> anyhow::Result<AmqpNode> {
         let config = AgentConfig::read(&self.home(node).join("agent.toml"))?;

@@ -20,7 +20,14 @@ pub(super) struct Programs {
 }
 
 /// What is built.
-const PACKAGES: [&str; 5] = ["controller", "node-agent", "enrol", "meshctl", "hello"];
+const PACKAGES: [&str; 6] = [
+    "controller",
+    "node-agent",
+    "enrol",
+    "meshctl",
+    "hello",
+    "live-tests",
+];
 
 impl Programs {
     /// The programs and `nats-server`; nothing when nobody says where that is, which is said aloud and in CI an error.
