@@ -137,7 +137,7 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
                     self.happened(happening)
                 }
                 Ok(()) = self.states.changed() => self.states_changed(),
-                _ = ticks.tick() => self.core.tick((self.clock)()),
+                _ = ticks.tick() => self.ticked(),
             };
             self.carry_out(effects).await;
             self.show();
@@ -155,8 +155,15 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
         });
     }
 
+    fn ticked(&mut self) -> Vec<AgentEffect> {
+        let now = (self.clock)();
+        self.core.handle_ear(self.bus.idle_heartbeat(), now);
+        self.core.tick(now)
+    }
+
     fn heard(&mut self, event: NodeEvent<B::Receipt>) -> Vec<AgentEffect> {
         let now = (self.clock)();
+        self.core.handle_ear(self.bus.idle_heartbeat(), now);
         match event {
             NodeEvent::Declared { body, receipt } => self.declared(&body, receipt, now),
             NodeEvent::Idle => {
@@ -176,6 +183,7 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
         };
         match declaration {
             Ok(declaration) => {
+                self.bus.believed(&receipt, &declaration);
                 self.next += 1;
                 let in_hand = InHand(self.next);
                 self.in_hand.insert(in_hand, receipt);
@@ -236,7 +244,11 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
                 let workloads = Arc::clone(&self.workloads);
                 self.happenings.spawn(async move {
                     let generation = declaration.generation;
-                    Happening::CarriedOut(generation, workloads.carry_out(declaration).await)
+                    let result = match bus.settle_in(&declaration).await {
+                        Ok(()) => workloads.carry_out(declaration).await,
+                        Err(why) => Err(why),
+                    };
+                    Happening::CarriedOut(generation, result)
                 });
             }
             AgentEffect::Settle(in_hand, how) => {

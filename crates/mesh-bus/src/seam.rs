@@ -8,7 +8,9 @@ use std::time::Duration;
 use mesh_control::{MessageKey, NodeSettlement, Settlement};
 use mesh_derive::proof::Act;
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject};
+use mesh_model::{
+    BusFacts, Declaration, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject,
+};
 use tokio::sync::watch;
 
 use crate::proof::{Attempted, Prober, Proven, UnprovenError};
@@ -267,8 +269,21 @@ pub trait NodeBus: Send + Sync + 'static {
     /// What settling a declaration takes.
     type Receipt: Clone + Send + Sync + 'static;
 
-    /// After how long a silence the consumer says that it is there; nothing where it does not.
+    /// After how long a silence the consumer says that it is there; nothing where it does not. Asked again and again: a
+    /// node may move to a bus of another kind.
     fn idle_heartbeat(&self) -> Option<Duration>;
+
+    /// What was received with this is a declaration the controller signed.
+    fn believed(&self, _receipt: &Self::Receipt, _declaration: &Declaration) {}
+
+    /// Goes where a declaration says the node is at home; it is on the node's disk. Nothing of it is carried out before
+    /// this is done, and where that cannot be, nothing of it is until it is tried again.
+    fn settle_in(
+        &self,
+        _declaration: &Declaration,
+    ) -> impl Future<Output = Result<(), String>> + Send {
+        ready(Ok(()))
+    }
 
     /// Waits for what the node hears next. May be dropped.
     fn next(&self) -> impl Future<Output = NodeEvent<Self::Receipt>> + Send;

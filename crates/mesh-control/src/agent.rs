@@ -310,6 +310,11 @@ impl Agent {
         self.ear.heard(now);
     }
 
+    /// After how long a silence the consumer says that it is there, where the node listens now.
+    pub fn handle_ear(&mut self, idle: Option<Duration>, now: Timestamp) {
+        self.ear.listens_where(idle, now);
+    }
+
     /// The bus was reached, or was lost.
     pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<AgentEffect> {
         let mut effects = Vec::new();

@@ -44,6 +44,14 @@ impl Ear {
         self.up
     }
 
+    /// Another silence is measured from now on: none there was says anything of it.
+    pub(super) fn listens_where(&mut self, idle: Option<Duration>, now: Timestamp) {
+        if self.idle != idle {
+            self.idle = idle;
+            self.heard(now);
+        }
+    }
+
     pub(super) fn link(&mut self, up: bool, now: Timestamp) {
         self.up = up;
         self.heard(now);
@@ -95,5 +103,33 @@ impl Ear {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX).max(1);
         let missed = now.since(self.heard) / idle;
         u32::try_from(missed).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Duration = Duration::from_secs(30);
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::from_millis(secs * 1_000)
+    }
+
+    /// Between a bus whose consumers say that they are there and one whose do not.
+    #[test]
+    fn a_move_makes_no_silence_in_either_direction_and_hides_none_that_follows() {
+        for (before, after) in [(None, Some(IDLE)), (Some(IDLE), None)] {
+            let mut ear = Ear::new(before, 2_000, at(0));
+            ear.link(true, at(0));
+            ear.listens_where(after, at(50));
+            assert_eq!((ear.missed(at(50)), ear.remedy(at(79))), (0, None));
+            ear.listens_where(after, at(109));
+            assert_eq!(ear.remedy(at(109)), None, "{after:?}");
+            let remedy = after.map(|_| Remedy::ListenAgain);
+            assert_eq!(ear.remedy(at(110)), remedy, "{after:?}");
+            let remedy = after.map(|_| Remedy::Reconnect);
+            assert_eq!(ear.remedy(at(140)), remedy, "{after:?}");
+        }
     }
 }
