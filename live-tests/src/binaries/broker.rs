@@ -4,11 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use mesh_agent::AgentConfig;
 use mesh_amqp::{AmqpNode, Credential, Dialling, Endpoint, FirstAttempt};
 use mesh_auth::creds::Credentials;
+use mesh_derive::render::nats_conf::EDGE_USERS_FILE;
 use mesh_testkit::rabbitmq::Broker;
+use serde_json::Value;
 
 use super::programs::Programs;
 use super::site::Site;
@@ -57,6 +59,25 @@ impl Site {
             seed: 7,
         };
         Ok(AmqpNode::connect(&endpoint, &credential, &config.node, dialling).await?)
+    }
+
+    /// What one of the mesh's users may read on the broker, as the pattern of its permission; nothing for one there is not.
+    pub fn may_read(&self, user: &str) -> anyhow::Result<Option<String>> {
+        let vhost = self.broker.as_ref().context("it is over RabbitMQ")?;
+        let (name, tool) = (&vhost.name, vhost.broker.management());
+        let answer = tool.ask("GET", &format!("permissions/{name}/{name}.{user}"), None)?;
+        if answer.status == 404 {
+            return Ok(None);
+        }
+        ensure!(answer.status == 200, "{answer:?}");
+        let found: Value = serde_json::from_str(&answer.body)?;
+        Ok(found.get("read").and_then(Value::as_str).map(str::to_owned))
+    }
+
+    /// The file of users the controller writes for the NATS server it brings.
+    pub fn nats_users(&self) -> anyhow::Result<String> {
+        let file = self.state_dir().join("bus").join(EDGE_USERS_FILE);
+        std::fs::read_to_string(&file).with_context(|| file.display().to_string())
     }
 
     /// The names of the mesh's users on the broker, without what they begin with.
