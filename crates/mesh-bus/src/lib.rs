@@ -1,6 +1,7 @@
 //! The seam: what a bus must do, the two loops over it, the loopback and the conformance suite.
 
 mod agent_loop;
+mod carrier;
 pub mod conformance;
 mod controller_loop;
 mod disturbed;
@@ -13,6 +14,7 @@ mod signing;
 mod understand;
 
 pub use agent_loop::{AgentLoop, AgentParts, Memory, Seen, States, Workloads};
+pub use carrier::{Carried, Carrier};
 pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};
 pub use disturbed::Disturbed;
 pub use ledger::Ledger;
