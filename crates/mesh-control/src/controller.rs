@@ -5,6 +5,7 @@
 //! told (`outward`).
 
 mod inbox;
+mod joining;
 mod lane;
 mod moving;
 mod outward;

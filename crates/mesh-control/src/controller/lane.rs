@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mesh_derive::subject;
 use mesh_model::{
     Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, NodeName, Records, Revision,
     Subject, Timestamp, TokenId,
@@ -12,7 +11,6 @@ use super::moving::Step;
 use super::{Controller, StoreState};
 use crate::amend::{Command, CommandError, amend};
 use crate::effect::{CommandId, Effect, Note, Ticket};
-use crate::enrolment::{Admission, admit};
 use crate::fact::{AuditFact, Change, Fact, FactKey, changes};
 use crate::message::MessageKey;
 use crate::placement::{Mint, declarations};
@@ -28,10 +26,19 @@ impl Lane {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.storing.is_none()
     }
+
+    pub(super) fn push(&mut self, request: Request) {
+        self.waiting.push_back(request);
+    }
+
+    /// Whether such a request waits.
+    pub(super) fn waits(&self, is: impl Fn(&Request) -> bool) -> bool {
+        self.waiting.iter().any(is)
+    }
 }
 
 #[derive(Debug)]
-enum Request {
+pub(super) enum Request {
     Command(CommandId, Command, String),
     Enrolment(MessageKey, TokenId, Enrolment),
     /// The node of this token was heard.
@@ -87,30 +94,6 @@ impl<M: Mint> Controller<M> {
             refuse(id, "it is down", &mut effects);
         }
         effects
-    }
-
-    pub(super) fn queue_enrolment(&mut self, key: MessageKey, token: TokenId, request: Enrolment) {
-        let request = Request::Enrolment(key, token, request);
-        self.lane.waiting.push_back(request);
-    }
-
-    /// The token of a node that has not been heard since it was spent.
-    pub(super) fn awaited(&self, node: &NodeName) -> Option<&TokenId> {
-        let token = &self.records.nodes.get(node)?.token;
-        let spent = self.records.tokens.get(token)?.spent.as_ref()?;
-        (!spent.arrived && spent.node == *node).then_some(token)
-    }
-
-    /// A joiner whose node is heard is done with.
-    pub(super) fn arrive(&mut self, node: &NodeName, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Some(token) = self.awaited(node).cloned() else {
-            return;
-        };
-        let waits = |request: &Request| matches!(request, Request::Arrival(it) if *it == token);
-        if self.store_is_up() && !self.lane.waiting.iter().any(waits) {
-            self.lane.waiting.push_back(Request::Arrival(token));
-            self.advance(now, effects);
-        }
     }
 
     /// Queues a step of a node's way to another bus, unless it waits already.
@@ -211,64 +194,6 @@ impl<M: Mint> Controller<M> {
                 id,
                 result: Err(error),
             }),
-        }
-    }
-
-    fn begin_enrolment(
-        &mut self,
-        key: MessageKey,
-        token: &TokenId,
-        request: &Enrolment,
-        now: Timestamp,
-        effects: &mut Vec<Effect>,
-    ) {
-        let to = request.reply.clone();
-        match admit(
-            &self.records,
-            token,
-            request,
-            now,
-            &self.settings.own_keys,
-            &mut self.mint,
-        ) {
-            Admission::New { records, node } => {
-                if let Err(error) = self.sound(&records) {
-                    return self.park(key, error.to_string(), effects);
-                }
-                let what = format!("enrol node {node} with token {token}");
-                let audit = audit(&records, now, &format!("joiner/{token}"), &what);
-                let token = token.clone();
-                let origin = Origin::Enrolment {
-                    key,
-                    to,
-                    token,
-                    node,
-                };
-                self.store_change(origin, *records, Some(audit), effects);
-            }
-            Admission::Again { node } => {
-                let token = token.clone();
-                let origin = Origin::Enrolment {
-                    key,
-                    to,
-                    token,
-                    node,
-                };
-                self.await_bus(origin, now, effects);
-            }
-            Admission::Refused(refusal) => {
-                self.tally.refused += 1;
-                effects.push(Effect::Note(Note::EnrolmentRefused(refusal.to_string())));
-                // Where the request says only if that is the joiner's own: the controller may publish further than the
-                // joiner may. Two hosts may come with one token, and each hears its own answer.
-                let to = match &refusal {
-                    EnrolmentRefusal::ForeignAddress { .. } => subject::enrolment_answer(token),
-                    _ => to,
-                };
-                let answer = EnrolmentAnswer::Refused(refusal);
-                effects.push(Effect::Answer { to, answer });
-                self.finish(key, now, effects);
-            }
         }
     }
 
