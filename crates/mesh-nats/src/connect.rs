@@ -1,22 +1,26 @@
 //! Connecting as one principal: its inbox, its credential, and what the client would otherwise keep to itself.
 
+mod delay;
+mod observer;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::{Client, ClientError, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use mesh_bus::{BusError, Link};
 use mesh_derive::subject::inbox_prefix;
 use mesh_model::Principal;
 use tokio::sync::{broadcast, watch};
-use tokio::time::Instant;
 
 use crate::denial::Denial;
 use crate::reloading::unless_reloading;
 use crate::version::Version;
 use crate::warned::Warned;
+use delay::reconnect_delay;
+use observer::Observer;
 
 /// Where a bus is.
 #[derive(Clone, Debug)]
@@ -289,81 +293,6 @@ fn options(
     Ok(options)
 }
 
-/// What turns the client's events into a link, a count and denials.
-struct Observer {
-    name: String,
-    link: watch::Sender<Link>,
-    connects: watch::Sender<u64>,
-    denials: broadcast::Sender<Denial>,
-    refused: Warned,
-    dropped: Warned,
-}
-
-impl Observer {
-    fn observe(&self, event: &Event) {
-        match event {
-            Event::Connected => {
-                self.connects.send_modify(|count| *count += 1);
-                self.turn(Link::Up);
-            }
-            Event::Disconnected | Event::Closed => self.turn(Link::Down),
-            Event::ServerError(ServerError::Other(text)) => self.denied(text),
-            Event::ServerError(ServerError::AuthorizationViolation) => {
-                self.denied("authorization violation");
-            }
-            Event::ClientError(ClientError::Other(text)) if text.contains("authorization") => {
-                self.denied(text);
-            }
-            Event::SlowConsumer(_) => {
-                if let Some(withheld) = self.dropped.due(Instant::now()) {
-                    tracing::warn!(connection = %self.name, withheld, "messages were dropped: they came faster than they were read");
-                }
-            }
-            other => {
-                tracing::debug!(connection = %self.name, event = %other, "event of the client");
-            }
-        }
-    }
-
-    fn turn(&self, to: Link) {
-        let turned = self.link.send_if_modified(|link| {
-            let turned = *link != to;
-            *link = to;
-            turned
-        });
-        if turned {
-            tracing::info!(connection = %self.name, link = ?to, "the link to the bus changed");
-        }
-    }
-
-    fn denied(&self, text: &str) {
-        if let Some(withheld) = self.refused.due(Instant::now()) {
-            tracing::warn!(connection = %self.name, error = text, withheld, "the server refuses something");
-        }
-        // Nobody may be listening for it just now.
-        drop(self.denials.send(Denial::parse(text)));
-    }
-}
-
-/// Doubles from a tenth of a second to eight, and draws from the upper half of that.
-fn reconnect_delay(attempt: usize, seed: u64) -> Duration {
-    let exponent = u32::try_from(attempt.saturating_sub(1))
-        .unwrap_or(u32::MAX)
-        .min(7);
-    let whole = (100_u64 << exponent).min(CEILING_MILLIS);
-    let half = whole / 2;
-    Duration::from_millis(half + scramble(seed ^ attempt as u64) % (half + 1))
-}
-
-/// The finaliser of `SplitMix64`: neighbouring seeds give unrelated numbers.
-fn scramble(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-const CEILING_MILLIS: u64 = 8_000;
 const DENIALS_KEPT: usize = 64;
 const EVENT_WAIT: Duration = Duration::from_secs(2);
 /// A peer that is gone without a word is noticed after two of these.
@@ -372,69 +301,6 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::warned::WARN_EACH;
-
-    #[test]
-    fn delays_grow_to_a_ceiling_and_differ_between_hosts() {
-        for attempt in 1..40 {
-            let delay = reconnect_delay(attempt, 7);
-            assert!(delay >= Duration::from_millis(50), "{attempt}: {delay:?}");
-            assert!(delay <= Duration::from_secs(8), "{attempt}: {delay:?}");
-        }
-        assert!(reconnect_delay(30, 1) >= Duration::from_secs(4));
-        let hosts: std::collections::BTreeSet<_> =
-            (0..100).map(|seed| reconnect_delay(5, seed)).collect();
-        assert!(hosts.len() > 80, "{}", hosts.len());
-    }
-
-    /// Counts what is logged as a warning.
-    #[derive(Default)]
-    struct Warnings(std::sync::atomic::AtomicUsize);
-
-    impl tracing::Subscriber for Warnings {
-        fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
-            *of.level() == tracing::Level::WARN
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn event(&self, _: &tracing::Event<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-
-    /// One subscriber that stops reading, and its log has thousands of lines a second.
-    /// <https://github.com/vectordotdev/vector/pull/24230>
-    #[tokio::test(start_paused = true)]
-    async fn case_b_c436d06_events_that_come_by_the_thousand_are_logged_once_in_a_while_and_counted()
-     {
-        let observer = Observer {
-            name: "test".to_owned(),
-            link: watch::Sender::new(Link::Up),
-            connects: watch::Sender::new(0),
-            denials: broadcast::Sender::new(DENIALS_KEPT),
-            refused: Warned::default(),
-            dropped: Warned::default(),
-        };
-        let warnings = Arc::new(Warnings::default());
-        let _logging = tracing::subscriber::set_default(Arc::clone(&warnings));
-        let logged = || warnings.0.load(Ordering::Relaxed);
-        for _ in 0..1_000 {
-            observer.observe(&Event::SlowConsumer(1));
-        }
-        assert_eq!(logged(), 1);
-        // What is refused is not hidden behind what is dropped.
-        for _ in 0..1_000 {
-            observer.observe(&Event::ServerError(ServerError::AuthorizationViolation));
-        }
-        assert_eq!(logged(), 2);
-        tokio::time::advance(WARN_EACH).await;
-        assert_eq!(observer.dropped.due(Instant::now()), Some(999));
-    }
 
     #[test]
     fn a_credential_does_not_show_itself() {
