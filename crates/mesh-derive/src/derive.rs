@@ -16,7 +16,7 @@ use mesh_model::{
 pub use bounds::Bounds;
 pub(crate) use definitions::{CONTROLLER, announced, consumer};
 pub use definitions::{node_consumer, own_streams};
-pub use grants::{controller_grant, system_grant};
+pub use grants::{carrier_grant, controller_grant, system_grant};
 pub use part::{in_parts, part};
 
 use crate::ack::{Acks, acks};

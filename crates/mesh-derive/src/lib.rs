@@ -24,7 +24,8 @@ pub use check::{
     in_operator_mode,
 };
 pub use derive::{
-    Bounds, controller_grant, derive, in_parts, node_consumer, own_streams, part, system_grant,
+    Bounds, carrier_grant, controller_grant, derive, in_parts, node_consumer, own_streams, part,
+    system_grant,
 };
 pub use diff::{Change, Difference, Part, PlanDiff, Right};
 pub use plan::{Accounts, Plan, Share};

@@ -8,6 +8,8 @@ use mesh_model::{
 };
 use serde::Serialize;
 
+use crate::subject;
+
 /// Everything the bus is to hold, and who may do what on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -28,6 +30,19 @@ pub struct Plan {
     /// Consumers of this bus whose readers are all on the other: the controller reads them, and carries what it reads
     /// there.
     pub carried: BTreeSet<ConsumerRef>,
+}
+
+impl Plan {
+    /// Whether this is what one bus of two holds: there events may come from the other.
+    pub(crate) fn is_part(&self) -> bool {
+        let events = self.streams.get(&subject::events_stream());
+        events.is_some_and(|stream| stream.subjects.contains(&subject::all_carries()))
+    }
+
+    /// What this bus holds of it: all of it, where there is no other.
+    pub fn on(&self, bus: BusKind) -> &Self {
+        self.parts.get(&bus).unwrap_or(self)
+    }
 }
 
 /// What crosses between the account that holds JetStream (`MESH`) and the one everybody else lives in (`EDGE`).

@@ -183,11 +183,12 @@ pub(crate) fn own_tokens(
 }
 
 /// Below these the subject says who speaks.
-const SPOKEN: [&str; 7] = [
+const SPOKEN: [&str; 8] = [
     "mesh.control",
     "mesh.heartbeat",
     "mesh.mod",
     "mesh.seat",
+    "mesh.carry",
     "mesh.node",
     "mesh.ctl",
     "mesh.parked",
@@ -258,6 +259,11 @@ const DELIVERS_TO_NODE: &str = "mesh.deliver.node.";
 /// Where a module's consumer delivers.
 pub fn deliver_module(module: &ModuleName) -> Subject {
     subject(format!("mesh.deliver.module.{module}"))
+}
+
+/// Everywhere modules' consumers and seats' deliver.
+pub(crate) fn delivered_to_modules() -> [Filter; 2] {
+    ["module", "seat"].map(|of| filter(format!("mesh.deliver.{of}.>")))
 }
 
 /// Where a seat's consumer delivers.

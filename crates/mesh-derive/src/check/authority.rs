@@ -5,7 +5,7 @@ use mesh_model::{BusFacts, Filter, Grant, Principal};
 use crate::api::ApiCall;
 use crate::check::Mismatch;
 use crate::check::sharing::Carried;
-use crate::derive::controller_grant;
+use crate::derive::{carrier_grant, controller_grant};
 use crate::plan::Plan;
 use crate::subject;
 
@@ -50,11 +50,19 @@ impl Plan {
             check_minimal(entries, found);
             ends_in_star(entries, found);
             if *entries.principal == Principal::Controller {
-                check_controller(entries.grant, bus, found);
+                check_controller(entries.grant, &self.of_controller(bus), found);
             } else {
                 check_grant(entries, carried, found);
             }
         });
+    }
+
+    fn of_controller(&self, bus: &BusFacts) -> Grant {
+        if self.is_part() {
+            carrier_grant(bus)
+        } else {
+            controller_grant(bus)
+        }
     }
 
     /// Each grant, with what of it is not its module's.
@@ -146,8 +154,7 @@ fn lies_in(entry: &Filter, within: &Filter) -> bool {
 
 /// The controller's authority is a constant of the bus: whatever is beyond it is nobody's need, and whatever is not all of it
 /// leaves something undone. Of the API it uses some calls; acks are held against its consumers.
-fn check_controller(grant: &Grant, bus: &BusFacts, found: &mut Vec<Mismatch>) {
-    let uses = controller_grant(bus);
+fn check_controller(grant: &Grant, uses: &Grant, found: &mut Vec<Mismatch>) {
     let within =
         |entry: &Filter, uses: &mesh_model::Allow| uses.iter().any(|uses| entry.is_subset_of(uses));
     let publish = grant.publish.iter().filter(|e| !within(e, &uses.publish));

@@ -72,23 +72,24 @@ fn reads_anothers(spec: &ConsumerSpec, owner: &Principal) -> Option<Mismatch> {
     let seat = subject::seat_of(spec.consumer.stream());
     let may_read = match owner {
         Principal::Controller => return empty(spec),
-        Principal::Node(node) => Some(subject::declare(node).into()),
-        Principal::Module(_) => Some(match &seat {
-            Some(seat) => subject::works(seat),
-            None => subject::events(),
-        }),
-        Principal::Instance(_) | Principal::Joiner(_) => None,
+        Principal::Node(node) => vec![subject::declare(node).into()],
+        Principal::Module(module) => match &seat {
+            Some(seat) => vec![subject::works(seat)],
+            None => vec![subject::events(), subject::carries(module)],
+        },
+        Principal::Instance(_) | Principal::Joiner(_) => Vec::new(),
     };
     match &spec.selects {
         // Only the queue of a seat is one reader's as a whole.
         Selects::Everything => {
-            let whole = may_read.is_none() || seat.is_none() || matches!(owner, Principal::Node(_));
+            let whole =
+                may_read.is_empty() || seat.is_none() || matches!(owner, Principal::Node(_));
             whole.then(|| wrong(&filter(">".to_owned())))
         }
         Selects::Only(filters) => empty(spec).or_else(|| {
             let anothers = filters
                 .iter()
-                .find(|f| may_read.as_ref().is_none_or(|may| !f.is_subset_of(may)));
+                .find(|f| !may_read.iter().any(|may| f.is_subset_of(may)));
             anothers.map(wrong)
         }),
     }

@@ -20,6 +20,13 @@ enum Private<'a> {
     Inbox(&'a Principal),
 }
 
+/// Whose authority is looked at.
+struct Who<'a> {
+    principal: &'a Principal,
+    /// Whether it reads for modules and holders whose bus is the other of two, and settles that.
+    carries: bool,
+}
+
 impl Plan {
     pub(super) fn check_private(&self, acks: &Acks, found: &mut Vec<Mismatch>) {
         let private = self.private(acks);
@@ -27,11 +34,15 @@ impl Plan {
         let hearers = Hearers::of(self);
         self.each_grant(&mut |entries| {
             let principal = entries.principal;
+            let who = Who {
+                principal,
+                carries: self.is_part() && *principal == Principal::Controller,
+            };
             for by in entries.publish().filter(|by| !own.settles(principal, by)) {
                 let mut settles = false;
                 private.with(by, &mut |met| {
                     settles |= matches!(met, Private::Ack(_));
-                    publishes(principal, by, met, acks, found);
+                    publishes(&who, by, met, acks, found);
                 });
                 if !settles {
                     found.extend(hearers.leads_nowhere(principal, by));
@@ -41,7 +52,7 @@ impl Plan {
                 let mut meets = false;
                 private.with(by, &mut |met| {
                     meets |= matches!(met, Private::Deliver(_) | Private::Inbox(_));
-                    hears(principal, by, met, found);
+                    hears(&who, by, met, found);
                 });
                 if !meets {
                     found.extend(hearers.hears_nothing(principal, by));
@@ -72,13 +83,13 @@ impl Plan {
 }
 
 fn publishes(
-    principal: &Principal,
+    who: &Who<'_>,
     by: &Filter,
     met: &Private<'_>,
     acks: &Acks,
     found: &mut Vec<Mismatch>,
 ) {
-    let (principal, by) = (principal.clone(), by.clone());
+    let (principal, by) = (who.principal.clone(), by.clone());
     match met {
         Private::Deliver(spec) => {
             let deliver = deliver(spec).map(Filter::from);
@@ -89,7 +100,7 @@ fn publishes(
                 deliver,
             }));
         }
-        Private::Ack(spec) if !owns(&principal, spec) => {
+        Private::Ack(spec) if !who.carries && !who.owns(spec) => {
             let met = acks.filters(&spec.consumer);
             let met = met.into_iter().filter(|ack| ack.overlaps(&by));
             found.extend(met.map(|ack| Mismatch::AcksAnothers {
@@ -111,28 +122,35 @@ fn publishes(
     }
 }
 
-fn hears(principal: &Principal, by: &Filter, met: &Private<'_>, found: &mut Vec<Mismatch>) {
+fn hears(who: &Who<'_>, by: &Filter, met: &Private<'_>, found: &mut Vec<Mismatch>) {
     let (met, of) = match met {
-        Private::Deliver(spec) if !owns(principal, spec) => {
+        Private::Deliver(spec) if !who.carries_from(spec) && !who.owns(spec) => {
             let deliver = deliver(spec).map(Filter::from);
             (deliver, format!("consumer {}", spec.consumer))
         }
-        Private::Inbox(of) if *of != principal => (Some(subject::inbox(of)), of.to_string()),
+        Private::Inbox(of) if *of != who.principal => (Some(subject::inbox(of)), of.to_string()),
         _ => return,
     };
     found.extend(met.map(|met| Mismatch::HearsAnothers {
-        principal: principal.clone(),
+        principal: who.principal.clone(),
         by: by.clone(),
         met,
         of,
     }));
 }
 
-/// Whether a principal is a consumer's owner, or acts as the module that is.
-fn owns(principal: &Principal, spec: &ConsumerSpec) -> bool {
-    match (principal, &spec.owner) {
-        (Principal::Instance(of), Some(Principal::Module(module))) => of.module == *module,
-        (principal, owner) => Some(principal) == owner.as_ref(),
+impl Who<'_> {
+    /// Whether it is a consumer's owner, or acts as the module that is.
+    fn owns(&self, spec: &ConsumerSpec) -> bool {
+        match (self.principal, &spec.owner) {
+            (Principal::Instance(of), Some(Principal::Module(module))) => of.module == *module,
+            (principal, owner) => Some(principal) == owner.as_ref(),
+        }
+    }
+
+    /// Whether it may be what is carried: what no node reads.
+    fn carries_from(&self, spec: &ConsumerSpec) -> bool {
+        self.carries && !matches!(spec.owner, Some(Principal::Node(_)))
     }
 }
 

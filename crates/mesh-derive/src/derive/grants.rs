@@ -7,7 +7,7 @@ use mesh_model::{
     QueueSubscription, Records, SeatName, TokenId,
 };
 
-use crate::ack::Acks;
+use crate::ack::{Acks, acks, is_ack};
 use crate::derive::{CONTROLLER, announced, consumer};
 use crate::subject::{self, filter};
 
@@ -35,6 +35,19 @@ pub fn controller_grant(bus: &BusFacts) -> Grant {
         ]),
         queues: BTreeSet::new(),
     }
+}
+
+/// What the controller uses on NATS in a mesh of two buses: to carry, it reads as any module or holder may and settles
+/// that, and publishes to any of them. Whose messages it carries changes while a server runs, which reads this once: so it
+/// is a constant as well. It is no more than the API gives anyway.
+pub fn carrier_grant(bus: &BusFacts) -> Grant {
+    let mut grant = controller_grant(bus);
+    grant.publish.retain(|filter| !is_ack(filter.as_str()));
+    grant
+        .publish
+        .extend([acks(), subject::all_carries(), subject::all_works()]);
+    grant.subscribe.extend(subject::delivered_to_modules());
+    grant
 }
 
 /// What the controller uses in the system account of a server whose files it writes: to have them read again, to

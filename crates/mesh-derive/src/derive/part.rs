@@ -4,6 +4,9 @@
 //! Whose key is known where follows from each node's own bus, and so does who reads. A consumer all of whose readers are on
 //! the other bus is read by the controller: it carries each message there, under the id it has, and settles it once that
 //! bus has it. So what each is delivered is what one bus would deliver, and a message is never carried back.
+//!
+//! What the controller may on RabbitMQ is as exact as anybody's. A NATS server reads its authority once, so there it is a
+//! constant ([`carrier_grant`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +16,7 @@ use mesh_model::{
 };
 
 use crate::ack::Acks;
-use crate::derive::runs;
+use crate::derive::{carrier_grant, runs};
 use crate::plan::Plan;
 use crate::subject;
 
@@ -62,15 +65,19 @@ pub fn part(plan: &Plan, records: &Records, bus: BusKind) -> Plan {
         .grants
         .remove(&Principal::Controller)
         .unwrap_or_default();
+    let acks = Acks::of(&records.bus);
     for (consumer, module) in owned {
         if there.contains(&module) && !here.contains(&module) {
-            part.read_as_controller(&consumer, &mut controller, &Acks::of(&records.bus));
+            part.read_as_controller(&consumer, &mut controller, &acks);
             part.carried.insert(consumer);
         } else if here.contains(&module) && !there.contains(&module) {
             let seat = subject::seat_of(consumer.stream());
             let to = seat.map_or_else(|| subject::carries(&module), |seat| subject::works(&seat));
             controller.publish.insert(to);
         }
+    }
+    if bus == BusKind::Nats {
+        controller = carrier_grant(&records.bus);
     }
     part.grants.insert(Principal::Controller, controller);
     part

@@ -1,6 +1,6 @@
 //! The accounts of a server whose files the controller writes, and the users in the file they include.
 
-use mesh_model::{Grant, Principal, PublicKey};
+use mesh_model::{BusKind, Grant, Principal, PublicKey};
 
 use crate::derive::system_grant;
 use crate::plan::{Plan, Share};
@@ -18,6 +18,7 @@ pub const EDGE_USERS_FILE: &str = "edge-users.conf";
 
 /// The users of everybody who has a key: the content of [`EDGE_USERS_FILE`]. Equal plans give equal bytes.
 pub fn edge_users(plan: &Plan) -> String {
+    let plan = plan.on(BusKind::Nats);
     let mut by_principal: Vec<_> = plan.users.iter().map(|(key, of)| (of, key)).collect();
     by_principal.sort_unstable();
     let mut text =
@@ -37,6 +38,7 @@ pub fn edge_users(plan: &Plan) -> String {
 /// `controller` is its key in the account that holds JetStream, `system` its key in the system account; neither may be
 /// a key of the plan's, which a server would refuse to read.
 pub fn accounts(plan: &Plan, controller: &PublicKey, system: &PublicKey) -> String {
+    let plan = plan.on(BusKind::Nats);
     let mut text =
         format!("accounts {{\n  {MESH_ACCOUNT} {{\n    jetstream: enabled\n    users: [\n");
     if let Some(grant) = plan.grants.get(&Principal::Controller) {

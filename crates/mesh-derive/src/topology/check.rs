@@ -115,7 +115,7 @@ impl Topology {
                 Some(own) => own == *key,
                 None => self.is_followed(queue, key),
             };
-            if source != *exchange || !is_own {
+            if !(source == *exchange && is_own || queue.is_carried_by(*exchange, key)) {
                 found.push(TopologyFault::HearsAnothers {
                     queue: queue.clone(),
                     exchange: *exchange,
@@ -344,10 +344,14 @@ impl<'a> Heard<'a> {
                     || bound("*") && !key.contains('.')
                     || key.split_once('.').is_some_and(|(first, rest)| {
                         bound(&format!("{first}.#"))
+                            || bound(&format!("{first}.*.#"))
                             || !rest.contains('.') && bound(&format!("{first}.*"))
                     })
             }
-            Key::Under(word) => bound(&format!("{word}.#")),
+            // All of it, or all that anybody says there.
+            Key::Under(word) => ["#", "*.#", "*"]
+                .iter()
+                .any(|all| bound(&format!("{word}.{all}"))),
         }
     }
 }

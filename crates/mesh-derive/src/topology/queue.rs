@@ -5,8 +5,9 @@ use std::fmt;
 use mesh_model::{InstanceRef, ModuleName, NodeName, Principal, SeatName, TokenId};
 
 use super::Binding;
-use super::exchange::{Exchange, MARK, PARKED_UNDER};
+use super::exchange::{Exchange, MARK, PARKED_UNDER, binding};
 use super::rights::Key;
+use crate::subject;
 
 /// A queue of the mesh's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -204,6 +205,15 @@ impl Queue {
             Self::Parked => (Exchange::Control, format!("{PARKED_UNDER}.#")),
         };
         (exchange, Some(key))
+    }
+
+    /// Whether this key is that of all that is carried to it from the other bus of a mesh of two.
+    pub(super) fn is_carried_by(&self, exchange: Exchange, key: &str) -> bool {
+        let Self::Module(module) = self else {
+            return false;
+        };
+        let carried = binding(&subject::carries(module));
+        carried.is_some_and(|(from, all)| from == exchange && all == key)
     }
 
     /// The one binding of a queue whose messages do not depend on what anybody follows.

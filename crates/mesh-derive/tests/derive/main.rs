@@ -13,6 +13,8 @@ mod mistakes;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod proof;
 #[cfg(test)]
 mod server;
