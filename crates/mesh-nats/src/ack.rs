@@ -16,6 +16,19 @@ pub(crate) fn stream_sequence(reply: &str) -> Option<u64> {
     tokens.get(at)?.parse().ok()
 }
 
+/// Which message a reply acknowledges: its sequence in its stream, and when it was stored there. The same each time it is
+/// delivered.
+pub(crate) fn message(reply: &str) -> Option<(u64, u64)> {
+    let rest = reply.strip_prefix("$JS.ACK.")?;
+    let tokens: Vec<&str> = rest.split('.').collect();
+    let stored = match tokens.len() {
+        7 => 5,
+        9.. => 7,
+        _ => return None,
+    };
+    Some((stream_sequence(reply)?, tokens.get(stored)?.parse().ok()?))
+}
+
 /// `+ACK`: done with.
 pub(crate) const DONE: &[u8] = b"+ACK";
 /// `+WPI`: still working.
@@ -53,6 +66,8 @@ mod tests {
             ("mesh.inbox.controller.x", None),
         ] {
             assert_eq!(stream_sequence(reply), sequence, "{reply}");
+            let stored = sequence.map(|sequence| (sequence, 1_700_000_000_000_000_000));
+            assert_eq!(message(reply), stored, "{reply}");
         }
     }
 

@@ -25,6 +25,7 @@ use crate::ack::{DONE, again_after};
 use crate::api::{Api, ApiCalls};
 use crate::asserting::{Asserting, make_missing};
 use crate::authority::Authority;
+use crate::carrying::Carrying;
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
@@ -72,6 +73,7 @@ pub struct NatsController {
     taking: Mutex<Taking>,
     last_taken: LastTaken,
     follows_events: AtomicBool,
+    pub(crate) carrying: Carrying,
     heartbeats: Mutex<Subscriber>,
     /// Joined where its disturbances are heard: a panic there is not to go unheard.
     watch: Mutex<JoinSet<()>>,
@@ -111,6 +113,7 @@ impl NatsController {
                 consumer(subject::events_stream())?,
             )),
             epoch: Epoch::new(connection.clone(), Arc::clone(&api)),
+            carrying: Carrying::new(connection.clone()),
             connection,
             endpoint: setup.endpoint,
             credential: setup.credential,
@@ -243,6 +246,7 @@ impl ControllerBus for NatsController {
             done: Asserted::default(),
             refused: None,
         };
+        self.carrying.leave(plan).await;
         let first = self.first_sequences();
         let keep_epoch = || async {
             if self.epoch.keep().await? == Standing::Lost {
@@ -253,8 +257,11 @@ impl ControllerBus for NatsController {
         };
         let asserted = asserting.run(&mut memory, &first, keep_epoch).await;
         // One that could not do everything may have done this.
-        if self.guests.are_awaited(guests) && memory.plan.as_ref() == Some(&*with_guests) {
-            self.guests.are_known(guests);
+        if memory.plan.as_ref() == Some(&*with_guests) {
+            if self.guests.are_awaited(guests) {
+                self.guests.are_known(guests);
+            }
+            self.carrying.read(plan, &self.facts())?;
         }
         let asserted = asserted?;
         let events = consumer(subject::events_stream())?;

@@ -5,6 +5,7 @@ mod api;
 mod asserting;
 mod audit;
 mod authority;
+mod carrying;
 mod connect;
 mod controller;
 mod definition;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use api::ApiCalls;
 pub use authority::{Authority, SysConnection};
+pub use carrying::NatsLoad;
 pub use connect::{Connection, Credential, Dialling, Endpoint, FirstAttempt};
 pub use controller::{ControllerSetup, NatsController};
 pub use joiner::NatsJoiner;

@@ -41,9 +41,11 @@ pub struct NatsListener {
 
 /// What an ear accepts.
 #[derive(Debug)]
-struct Accepts {
+pub(crate) struct Accepts {
     deliver: Subject,
     source: Source,
+    /// Who reads.
+    module: ModuleName,
     consumer: ConsumerRef,
     bus: BusFacts,
 }
@@ -106,34 +108,8 @@ impl ModuleBus for NatsModule {
     }
 
     async fn listen(&self, source: Source) -> Result<NatsListener, BusError> {
-        let (deliver, stream, name) = match &source {
-            Source::Followed => (
-                subject::deliver_module(&self.module),
-                subject::events_stream(),
-                self.module.as_str(),
-            ),
-            Source::Seat(seat) => (
-                subject::deliver_seat(seat),
-                subject::seat_stream(seat),
-                seat.as_str(),
-            ),
-        };
-        let consumer = ConsumerRef::new(stream, name).map_err(invalid_name)?;
-        let mut listener = NatsListener {
-            connection: self.connection.clone(),
-            accepts: Accepts {
-                deliver,
-                source,
-                consumer,
-                bus: self.bus.clone(),
-            },
-            messages: None,
-            denials: self.connection.denials(),
-            refused: Refused {
-                retry: Retry::default(),
-                delay: RETRY_FIRST,
-            },
-        };
+        let accepts = Accepts::of(source, &self.module, self.bus.clone())?;
+        let mut listener = NatsListener::new(&self.connection, accepts);
         listener.subscribe().await?;
         Ok(listener)
     }
@@ -149,6 +125,31 @@ impl ModuleBus for NatsModule {
 }
 
 impl NatsListener {
+    /// One that subscribes as soon as it is waited on.
+    pub(crate) fn new(connection: &Connection, accepts: Accepts) -> Self {
+        let mut retry = Retry::default();
+        retry.after(Duration::ZERO);
+        Self {
+            connection: connection.clone(),
+            accepts,
+            messages: None,
+            denials: connection.denials(),
+            refused: Refused {
+                retry,
+                delay: RETRY_FIRST,
+            },
+        }
+    }
+
+    /// Withdraws the subscription: what is not delivered yet is delivered to another.
+    pub(crate) async fn end(self) {
+        if let Some(mut messages) = self.messages
+            && let Err(error) = messages.unsubscribe().await
+        {
+            tracing::debug!(%error, "the subscription ends with its connection");
+        }
+    }
+
     /// Subscribes in the group, which is called after the consumer.
     async fn subscribe(&mut self) -> Result<(), BusError> {
         self.messages = None;
@@ -216,30 +217,61 @@ impl Refused {
 }
 
 impl Accepts {
-    /// A message of this source, through this consumer; anything else is nobody's.
+    /// What this module reads there.
+    pub(crate) fn of(source: Source, module: &ModuleName, bus: BusFacts) -> Result<Self, BusError> {
+        let (deliver, stream, name) = match &source {
+            Source::Followed => (
+                subject::deliver_module(module),
+                subject::events_stream(),
+                module.as_str(),
+            ),
+            Source::Seat(seat) => (
+                subject::deliver_seat(seat),
+                subject::seat_stream(seat),
+                seat.as_str(),
+            ),
+        };
+        Ok(Self {
+            deliver,
+            consumer: ConsumerRef::new(stream, name).map_err(invalid_name)?,
+            source,
+            module: module.clone(),
+            bus,
+        })
+    }
+
+    /// A message of this source, through this consumer; anything else is nobody's. An event that was carried from the
+    /// other bus is what it was there.
     fn read(&self, message: &Message) -> Option<Incoming<Receipt>> {
         let reply = message.reply.as_deref()?;
         let ours = message.status.is_none() && is_ack_of(reply, &self.consumer, &self.bus);
         let subject = Subject::new(message.subject.as_str())
             .ok()
             .filter(|_| ours)?;
-        let asked = match (&self.source, subject::heard(&subject)) {
-            (Source::Followed, Some(Heard::Event(_))) => true,
-            (Source::Seat(seat), Some(Heard::Work(of, _))) => *seat == of,
-            _ => false,
+        let (said, carried) = match (&self.source, subject::carried(&subject)) {
+            (Source::Followed, Some((to, event))) if to == self.module => {
+                (subject::event(&event), true)
+            }
+            _ => (subject.clone(), false),
         };
-        let named = message
-            .headers
-            .as_ref()
-            .and_then(|headers| headers.get(MESSAGE_ID))
-            .map(|id| as_sent(&subject, id.as_str()).to_owned());
-        let id = match named {
+        let (asked, may_be_carried) = match (&self.source, subject::heard(&said)) {
+            (Source::Followed, Some(Heard::Event(_))) => (true, carried),
+            (Source::Seat(seat), Some(Heard::Work(of, _))) => (*seat == of, true),
+            _ => (false, false),
+        };
+        let headers = message.headers.as_ref();
+        let header = |name| headers.and_then(|headers| headers.get(name));
+        // Below `mesh.carry` the controller alone publishes. Whoever sends work may say so as well: what he says of it is
+        // its id, which he chooses anyway.
+        let kept = header(KEPT_ID).filter(|_| may_be_carried);
+        let given = || header(MESSAGE_ID).map(|id| as_sent(&subject, id.as_str()).to_owned());
+        let id = match kept.map(|id| id.as_str().to_owned()).or_else(given) {
             Some(id) => id,
             None => format!("{}-{}", self.consumer.stream(), stream_sequence(reply)?),
         };
         asked.then(|| Incoming {
             id,
-            subject,
+            subject: said,
             body: message.payload.to_vec(),
             receipt: Receipt(reply.to_owned()),
         })
@@ -257,13 +289,95 @@ fn as_sent<'a>(subject: &Subject, id: &'a str) -> &'a str {
     rest.and_then(|rest| rest.strip_prefix(':')).unwrap_or(id)
 }
 
-const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// By which a stream knows a message for one it had before.
+pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// The id its module gave a message that was carried from the other bus of a mesh of two: the one the stream knows it by
+/// is another each time it is carried.
+pub(crate) const KEPT_ID: &str = "Mesh-Message-Id";
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bus() -> BusFacts {
+        BusFacts {
+            domain: None,
+            account: "MESH".to_owned(),
+        }
+    }
+
+    fn message(subject: &str, reply: &str, headers: &[(&'static str, &str)]) -> Message {
+        let mut said = HeaderMap::new();
+        for (name, text) in headers {
+            said.insert(*name, *text);
+        }
+        Message {
+            subject: subject.into(),
+            reply: Some(reply.into()),
+            payload: bytes::Bytes::from_static(b"said"),
+            headers: Some(said),
+            status: None,
+            description: None,
+            length: 4,
+        }
+    }
+
+    #[test]
+    fn what_was_carried_is_heard_as_what_it_was_under_the_id_its_module_gave_it() {
+        let events = "$JS.ACK.EVENTS.mailer.1.7.3.0.0";
+        let work = "$JS.ACK.SEAT-desk.desk.1.7.3.0.0";
+        let accepts = |source| Accepts::of(source, &"mailer".parse().unwrap(), bus()).unwrap();
+        let follows = || Source::Followed;
+        let desk = || Source::Seat("desk".parse().unwrap());
+        let kept = [(KEPT_ID, "e1"), (MESSAGE_ID, "c-1")];
+        let own = [(KEPT_ID, "e1"), (MESSAGE_ID, "mesh.mod.shop.sold:e2")];
+        let unnamed = [(MESSAGE_ID, "c-1")];
+        for (source, subject, reply, headers, heard) in [
+            (
+                follows(),
+                "mesh.carry.mailer.shop.sold",
+                events,
+                &kept[..],
+                Some(("e1", "mesh.mod.shop.sold")),
+            ),
+            (
+                follows(),
+                "mesh.carry.mailer.shop.sold",
+                events,
+                &unnamed,
+                Some(("c-1", "mesh.mod.shop.sold")),
+            ),
+            // To another; and no event.
+            (follows(), "mesh.carry.other.shop.sold", events, &kept, None),
+            (follows(), "mesh.carry.mailer.shop", events, &kept, None),
+            // Not through the module's own consumer.
+            (follows(), "mesh.carry.mailer.shop.sold", work, &kept, None),
+            (desk(), "mesh.carry.mailer.shop.sold", work, &kept, None),
+            // An event's own id is no other module's to give.
+            (
+                follows(),
+                "mesh.mod.shop.sold",
+                events,
+                &own,
+                Some(("e2", "mesh.mod.shop.sold")),
+            ),
+            (
+                desk(),
+                "mesh.seat.desk.shop",
+                work,
+                &kept,
+                Some(("e1", "mesh.seat.desk.shop")),
+            ),
+        ] {
+            let said = message(subject, reply, headers);
+            let read = accepts(source).read(&said);
+            let read = read.map(|it| (it.id, it.subject.to_string()));
+            let heard = heard.map(|(id, subject)| (id.to_owned(), subject.to_owned()));
+            assert_eq!(read, heard, "{subject} {headers:?}");
+        }
+    }
 
     #[test]
     fn a_message_id_is_its_senders_own() {

@@ -6,6 +6,8 @@ mod support;
 #[cfg(test)]
 mod bus;
 #[cfg(test)]
+mod carrying;
+#[cfg(test)]
 mod managed;
 #[cfg(test)]
 mod module;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use mesh_bus::{ControllerBus, Delivery, NodeBus, NodeEvent};
 use mesh_derive::render::nats_conf::{MESH_ACCOUNT, accounts, edge_users};
-use mesh_derive::{Bounds, Plan, derive};
+use mesh_derive::{Bounds, Plan, derive, part};
 use mesh_model::{
-    BoxPublicKey, BusFacts, InstanceRecord, InstanceRef, Manifest, ModuleName, NodeName,
+    BoxPublicKey, BusFacts, BusKind, InstanceRecord, InstanceRef, Manifest, ModuleName, NodeName,
     NodeRecord, Placement, PublicKey, Records, Restart, Run, Sealed, Selector, TokenRecord,
 };
 use mesh_nats::{
@@ -98,10 +98,22 @@ pub(crate) fn spec(
 
 impl Mesh {
     pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(derive(&empty_records(), &Bounds::default())).await
+    }
+
+    /// One whose server is told that there is another bus.
+    pub(crate) async fn start_one_of_two() -> Option<Self> {
+        let records = empty_records();
+        let plan = derive(&records, &Bounds::default());
+        Self::start_with(part(&plan, &records, BusKind::Nats)).await
+    }
+
+    async fn start_with(plan: Plan) -> Option<Self> {
         let programs = server_dir()?;
         let dir = tempfile::tempdir().unwrap();
         let (controller, system) = (KeyPair::new_user(), KeyPair::new_user());
-        let spec = spec(programs, dir.path(), &controller, &system);
+        let mut spec = spec(programs, dir.path(), &controller, &system);
+        spec.accounts = accounts(&plan, &public(&controller), &public(&system));
         let server = ManagedServer::start(spec).await.unwrap();
         let bounds = Bounds {
             idle_heartbeat_secs: 1,
@@ -119,6 +131,21 @@ impl Mesh {
 
     pub(crate) fn plan(&self) -> Plan {
         derive(&self.records, &self.bounds)
+    }
+
+    /// What of it this server holds, in a mesh of two buses.
+    pub(crate) fn part(&self) -> Plan {
+        part(&self.plan(), &self.records, BusKind::Nats)
+    }
+
+    /// Moves a node, and what runs there, to another bus.
+    pub(crate) fn put(&mut self, node: &NodeName, bus: BusKind) {
+        self.records.nodes.get_mut(node).unwrap().bus = bus;
+        for (instance, record) in &mut self.records.instances {
+            if instance.node == *node {
+                record.bus = bus;
+            }
+        }
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {
@@ -160,7 +187,7 @@ impl Mesh {
     pub(crate) fn add_node(&mut self, name: &str) -> (NodeName, KeyPair) {
         let (node, key): (NodeName, _) = (name.parse().unwrap(), KeyPair::new_user());
         let record = NodeRecord {
-            bus: mesh_model::BusKind::Nats,
+            bus: BusKind::Nats,
             moving: None,
             key: public(&key),
             // Nothing is sealed here, and making a key takes its time.
@@ -187,7 +214,7 @@ impl Mesh {
             node: on.clone(),
         };
         let record = InstanceRecord {
-            bus: mesh_model::BusKind::Nats,
+            bus: BusKind::Nats,
             key: public(&key),
             credential: Sealed(Vec::new()),
             sealed_to: self.records.nodes[on].box_key.clone(),
@@ -204,7 +231,7 @@ impl Mesh {
     pub(crate) fn add_token(&mut self, id: &str) -> KeyPair {
         let key = KeyPair::new_user();
         let record = TokenRecord {
-            bus: mesh_model::BusKind::Nats,
+            bus: BusKind::Nats,
             key: public(&key),
             expires: mesh_model::Timestamp::from_millis(u64::MAX),
             node: None,
