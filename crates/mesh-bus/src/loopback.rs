@@ -3,6 +3,7 @@
 //! Time is tokio's, so that a test may pause it. Differences from a server: an acknowledgement and what it does are one
 //! step, two who listen with one credential get each message once between them, and nothing outlives the value.
 
+mod carrier;
 mod controller;
 mod joiner;
 mod module;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 
 use mesh_derive::subject;
 use mesh_model::{
-    BusFacts, ConsumerRef, Filter, InstanceRef, InvalidBusName, NodeName, Principal, PublicKey,
-    StreamName, Subject, TokenId,
+    BusFacts, BusKind, ConsumerRef, Filter, InstanceRef, InvalidBusName, NodeName, Principal,
+    PublicKey, StreamName, Subject, TokenId,
 };
 
 use crate::seam::{BusError, Disturbance};
@@ -52,7 +53,12 @@ pub struct Parked {
 impl Loopback {
     /// A bus that holds nothing and knows nobody but the controller.
     pub fn new(facts: BusFacts) -> Self {
-        Self(Arc::new(Shared::new(facts)))
+        Self::standing_for(BusKind::default(), facts)
+    }
+
+    /// One that is this bus of a mesh of two.
+    pub fn standing_for(kind: BusKind, facts: BusFacts) -> Self {
+        Self(Arc::new(Shared::new(kind, facts)))
     }
 
     /// A controller's side. There may be several; the one that took over last can declare.

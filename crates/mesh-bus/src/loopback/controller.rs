@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mesh_control::{MessageKey, Queue, Settlement};
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, ConsumerRef, NodeName, Principal, StreamSpec, Subject};
+use mesh_model::{BusFacts, BusKind, ConsumerRef, NodeName, Principal, StreamSpec, Subject};
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::Instant;
 
@@ -19,12 +19,14 @@ use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Disturbance, Find
 /// A controller, over the loopback.
 #[derive(Debug)]
 pub struct LoopbackController {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// What this controller's epoch says, and no other's does.
     epoch: Vec<u8>,
     took_over: AtomicBool,
     disturbed: Arc<Disturbed>,
     said: Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
+    /// What was carried last.
+    pub(super) carried: std::sync::Mutex<Option<ConsumerRef>>,
 }
 
 impl LoopbackController {
@@ -34,6 +36,7 @@ impl LoopbackController {
             took_over: AtomicBool::new(false),
             disturbed: shared.hears_disturbances(),
             said: Mutex::new(shared.said.subscribe()),
+            carried: std::sync::Mutex::default(),
             shared,
         }
     }
@@ -87,7 +90,7 @@ impl LoopbackController {
     }
 
     /// An error once another controller has taken over.
-    fn require_not_over(&self, state: &State) -> Result<(), BusError> {
+    pub(super) fn require_not_over(&self, state: &State) -> Result<(), BusError> {
         match self.require_epoch(state) {
             Err(error) if error.is_final() => Err(error),
             _ => Ok(()),
@@ -251,7 +254,7 @@ fn take_ready(
     queues: &[(Queue, &ConsumerRef)],
     max: usize,
 ) -> Vec<Delivery<Receipt>> {
-    let mut taken = Vec::new();
+    let (mut taken, kind) = (Vec::new(), state.kind);
     if !state.is_up() {
         return taken;
     }
@@ -259,7 +262,7 @@ fn take_ready(
         let before = taken.len();
         for (queue, consumer) in queues {
             let next = (taken.len() < max).then(|| state.deliver(consumer));
-            taken.extend(next.flatten().map(|next| delivery(*queue, next)));
+            taken.extend(next.flatten().map(|next| delivery(kind, *queue, next)));
         }
         if taken.len() == before {
             return taken;
@@ -267,10 +270,10 @@ fn take_ready(
     }
 }
 
-fn delivery(queue: Queue, (receipt, stored): (Receipt, Stored)) -> Delivery<Receipt> {
+fn delivery(bus: BusKind, queue: Queue, (receipt, stored): (Receipt, Stored)) -> Delivery<Receipt> {
     Delivery {
         key: MessageKey {
-            bus: mesh_model::BusKind::Nats,
+            bus,
             queue,
             sequence: receipt.sequence,
         },

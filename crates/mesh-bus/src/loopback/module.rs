@@ -6,7 +6,7 @@ use mesh_derive::subject;
 use mesh_model::{ConsumerRef, EventName, EventRef, InstanceRef, Principal, SeatName, Subject};
 
 use super::queue::{Settled, Stored};
-use super::state::{Shared, change_or};
+use super::state::{Shared, State, change_or};
 use super::{Receipt, consumer};
 use crate::seam::{BusError, Incoming, Listener, ModuleBus, ModuleSettlement, Source};
 
@@ -93,6 +93,27 @@ impl ModuleBus for LoopbackModule {
     }
 }
 
+impl LoopbackListener {
+    /// What is next for it; what was carried to somebody else is nobody's to hear here.
+    fn hear(&self, state: &mut State) -> Option<Incoming<Receipt>> {
+        loop {
+            let (receipt, stored) = state.deliver(&self.from)?;
+            if let Some(subject) = own(&self.principal, &stored.subject) {
+                let of = self.from.stream();
+                let id = stored.id;
+                return Some(Incoming {
+                    id: id.unwrap_or_else(|| format!("{of}-{}", receipt.sequence)),
+                    subject,
+                    body: stored.body,
+                    receipt,
+                });
+            }
+            // One that cannot be settled comes again.
+            let _again = state.settle(&self.principal, &receipt, Settled::Done);
+        }
+    }
+}
+
 impl Listener for LoopbackListener {
     type Receipt = Receipt;
 
@@ -104,21 +125,24 @@ impl Listener for LoopbackListener {
                 // The group is called after the consumer.
                 let group = Some(self.from.name());
                 let hears = state.is_up() && state.may_hear(&self.principal, &self.deliver, group);
-                if hears && let Some((receipt, stored)) = state.deliver(&self.from) {
-                    let of = self.from.stream();
-                    let id = stored
-                        .id
-                        .unwrap_or_else(|| format!("{of}-{}", receipt.sequence));
-                    return Incoming {
-                        id,
-                        subject: stored.subject,
-                        body: stored.body,
-                        receipt,
-                    };
+                if hears && let Some(heard) = self.hear(&mut state) {
+                    return heard;
                 }
                 state.wakes(&self.from).filter(|_| hears)
             };
             change_or(&mut changed, again).await;
         }
+    }
+}
+
+/// What a module hears on a subject: an event that came from the other bus is what it was there. Nothing, where it was
+/// carried to another module.
+fn own(principal: &Principal, subject: &Subject) -> Option<Subject> {
+    match (subject::carried(subject), principal) {
+        (None, _) => Some(subject.clone()),
+        (Some((to, event)), Principal::Instance(instance)) if to == instance.module => {
+            Some(subject::event(&event))
+        }
+        (Some(_), _) => None,
     }
 }

@@ -131,11 +131,23 @@ impl Stream {
         {
             return Ok(*before);
         }
-        self.make_room(&message)?;
-        self.last += 1;
+        self.append(message, now)?;
         if let Some(id) = known {
             self.known.insert(id, (now, self.last));
         }
+        Ok(self.last)
+    }
+
+    /// Stores a message that was on another bus before. It may have been here even earlier, under its id, and be new
+    /// all the same.
+    pub(super) fn bring(&mut self, message: Stored, now: Instant) -> Result<u64, Full> {
+        self.expire(now);
+        self.append(message, now)
+    }
+
+    fn append(&mut self, message: Stored, now: Instant) -> Result<u64, Full> {
+        self.make_room(&message)?;
+        self.last += 1;
         self.messages.insert(self.last, (now, message));
         Ok(self.last)
     }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mesh_derive::{Plan, ack_filters, controller_grant};
 use mesh_model::{
-    BusFacts, ConsumerRef, Filter, Grant, Principal, PublicKey, StreamName, StreamSpec, Subject,
+    BusFacts, BusKind, ConsumerKind, ConsumerRef, Filter, Grant, Principal, PublicKey, StreamName,
+    StreamSpec, Subject,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
@@ -31,6 +32,7 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) kind: BusKind,
     pub(super) facts: BusFacts,
     pub(super) streams: BTreeMap<StreamName, Stream>,
     /// The last sequences of streams that were deleted.
@@ -38,19 +40,23 @@ pub(super) struct State {
     up: bool,
     grants: BTreeMap<Principal, Grant>,
     users: BTreeMap<PublicKey, Principal>,
+    /// What the controller reads for the other bus.
+    pub(super) carried: BTreeSet<ConsumerRef>,
     withheld: BTreeSet<(Principal, Filter)>,
 }
 
 impl Shared {
-    pub(super) fn new(facts: BusFacts) -> Self {
+    pub(super) fn new(kind: BusKind, facts: BusFacts) -> Self {
         Self {
             state: Mutex::new(State {
+                kind,
                 facts,
                 streams: BTreeMap::new(),
                 ended: BTreeMap::new(),
                 up: true,
                 grants: BTreeMap::new(),
                 users: BTreeMap::new(),
+                carried: BTreeSet::new(),
                 withheld: BTreeSet::new(),
             }),
             changed: watch::Sender::new(0),
@@ -207,13 +213,35 @@ impl State {
     /// Stores a message in the stream of its subject, whoever sends it.
     pub(super) fn store(&mut self, message: Stored) -> Result<u64, BusError> {
         let subject = message.subject.clone();
+        let stored = self.taker(&subject)?.publish(message, Instant::now());
+        stored.map_err(|Full| BusError::Full(subject.to_string()))
+    }
+
+    /// Stores what comes from the other bus.
+    pub(super) fn bring(&mut self, message: Stored) -> Result<u64, BusError> {
+        self.require_up()?;
+        self.require_publish(&Principal::Controller, &message.subject)?;
+        let subject = message.subject.clone();
+        let stored = self.taker(&subject)?.bring(message, Instant::now());
+        stored.map_err(|Full| BusError::Full(subject.to_string()))
+    }
+
+    /// The stream of a subject.
+    fn taker(&mut self, subject: &Subject) -> Result<&mut Stream, BusError> {
         let mut streams = self.streams.values_mut();
-        let Some(stream) = streams.find(|stream| stream.stores(&subject)) else {
-            return Err(BusError::Away(format!("{subject}: no stream takes it")));
-        };
-        stream
-            .publish(message, Instant::now())
-            .map_err(|Full| BusError::Full(subject.to_string()))
+        let taker = streams.find(|stream| stream.stores(subject));
+        taker.ok_or_else(|| BusError::Away(format!("{subject}: no stream takes it")))
+    }
+
+    /// Where a consumer delivers.
+    pub(super) fn delivers_to(&self, consumer: &ConsumerRef) -> Option<Subject> {
+        let stream = self.streams.get(consumer.stream())?;
+        let mut consumers = stream.consumers();
+        let spec = consumers.find(|spec| spec.consumer == *consumer)?;
+        match &spec.kind {
+            ConsumerKind::Push { deliver, .. } => Some(deliver.clone()),
+            ConsumerKind::Pull => None,
+        }
     }
 
     pub(super) fn settle(
@@ -287,6 +315,7 @@ impl State {
     /// Brings everything to the plan. Grants come last: what may be said is said only once those who follow can hear it.
     pub(super) fn assert(&mut self, plan: &Plan) -> Result<Asserted, BusError> {
         self.require_up()?;
+        let plan = plan.parts.get(&self.kind).unwrap_or(plan);
         let mut asserted = Asserted::default();
         for (name, spec) in &plan.streams {
             if let Some(stream) = self.streams.get_mut(name) {
@@ -316,9 +345,11 @@ impl State {
                 .strays
                 .extend(strays.map(|stray| format!("consumer {stray}")));
         }
-        if self.grants != plan.grants || self.users != plan.users {
+        let held = (&self.grants, &self.users, &self.carried);
+        if held != (&plan.grants, &plan.users, &plan.carried) {
             self.grants.clone_from(&plan.grants);
             self.users.clone_from(&plan.users);
+            self.carried.clone_from(&plan.carried);
             asserted.written.push("users".to_owned());
         }
         Ok(asserted)
