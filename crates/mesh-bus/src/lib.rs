@@ -1,6 +1,7 @@
 //! The seam: what a bus must do, the two loops over it, the loopback and the conformance suite.
 
 mod agent_loop;
+mod both;
 mod carrier;
 pub mod conformance;
 mod controller_loop;
@@ -14,6 +15,7 @@ mod signing;
 mod understand;
 
 pub use agent_loop::{AgentLoop, AgentParts, Memory, Seen, States, Workloads};
+pub use both::{Both, BothReceipt};
 pub use carrier::{Carried, Carrier};
 pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};
 pub use disturbed::Disturbed;
