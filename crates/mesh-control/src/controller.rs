@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use mesh_derive::Bounds;
 use mesh_derive::topology::BrokerFacts;
 use mesh_model::{
-    BusFacts, Declaration, Generation, Heartbeat, InstanceRef, MeshName, NodeName, PublicKey,
-    Records, Report, Seq, Timestamp,
+    BusFacts, BusKind, Declaration, Generation, Heartbeat, InstanceRef, MeshName, NodeName,
+    PublicKey, Records, Report, Seq, Timestamp,
 };
 use mesh_window::{Limits, Window};
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,8 @@ pub struct Controller<M> {
     /// Let go, but no copy could be kept yet: they come again until one is.
     overdue: BTreeSet<MessageKey>,
     lane: Lane,
+    /// Nodes that were heard on the bus they are offered, and which that is.
+    proven: BTreeMap<NodeName, BusKind>,
     /// The bus is reached.
     link: bool,
     assertion: Assertion,
@@ -197,6 +199,7 @@ impl<M: Mint> Controller<M> {
             unstorable: BTreeMap::new(),
             overdue: BTreeSet::new(),
             lane: Lane::default(),
+            proven: BTreeMap::new(),
             link: true,
             assertion: Assertion::default(),
             undeclared: BTreeMap::new(),

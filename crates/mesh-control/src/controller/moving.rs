@@ -3,7 +3,7 @@
 //! Until it has reported there, on the declaration that offers it, it stays where it is, and nothing is taken from it. Then
 //! that bus is its own; and its modules may do something there only once they may do nothing where they were.
 
-use mesh_model::{Moving, NodeName, NodeRecord, Principal, Report, Timestamp};
+use mesh_model::{BusKind, Moving, NodeName, NodeRecord, Principal, Report, Timestamp};
 
 use super::Controller;
 use super::lane::{Origin, audit};
@@ -32,17 +32,30 @@ impl<M: Mint> Controller<M> {
         effects: &mut Vec<Effect>,
     ) {
         let node = &report.id.node;
-        let record = self.records.nodes.get(node);
-        let offered = match record.and_then(|record| record.moving.as_ref()) {
-            Some(Moving::Proving { to, .. }) => *to == key.bus,
-            _ => false,
-        };
+        let offered = self.offered(node) == Some(key.bus);
         let told = self.declarations.get(node);
         if offered && told.is_some_and(|told| told.generation == report.id.generation) {
             let node = node.clone();
             self.queue_step(&node, Step::Proven);
             self.advance(now, effects);
+            // The report is settled, and comes no more: where the step cannot be stored now, it is taken later.
+            self.proven.insert(node, key.bus);
         }
+    }
+
+    /// The bus a node is to prove itself on.
+    fn offered(&self, node: &NodeName) -> Option<BusKind> {
+        match self.records.nodes.get(node)?.moving.as_ref()? {
+            Moving::Proving { to, .. } => Some(*to),
+            Moving::Leaving { .. } => None,
+        }
+    }
+
+    /// A proof is of the offer that stands.
+    pub(super) fn forget_proofs(&mut self) {
+        let mut proven = std::mem::take(&mut self.proven);
+        proven.retain(|node, bus| self.offered(node) == Some(*bus));
+        self.proven = proven;
     }
 
     /// Nodes that have left go on once the bus shows it, and those not heard in time stay.
@@ -51,6 +64,9 @@ impl<M: Mint> Controller<M> {
         let steps = self.records.nodes.iter().filter_map(|(node, record)| {
             let step = match record.moving.as_ref()? {
                 Moving::Leaving { .. } => current.then_some(Step::Left),
+                Moving::Proving { to, .. } if self.proven.get(node) == Some(to) => {
+                    Some(Step::Proven)
+                }
                 Moving::Proving { since, .. } => {
                     (now.since(*since) >= patience).then_some(Step::GivenUp)
                 }

@@ -60,10 +60,11 @@ impl<M: Mint> Controller<M> {
         self.want_assertion(now)
     }
 
-    /// The bus was reached, or was lost. While it is lost nothing is said to it; it is taken to be there at first.
+    /// The bus was reached, or was lost. While it is lost nothing is said to it; it is taken to be there at first. Told
+    /// again that it is reached: of two, the one that was away is.
     pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if up && !self.link {
+        if up {
             self.assertion.backoff.retry_now();
             for undeclared in self.undeclared.values_mut() {
                 undeclared.backoff.retry_now();
@@ -167,6 +168,7 @@ impl<M: Mint> Controller<M> {
         self.presence.retain(|node, _| nodes.contains_key(node));
         self.undeclared.retain(|node, _| nodes.contains_key(node));
         self.announced.retain(|of, _| instances.contains_key(of));
+        self.forget_proofs();
     }
 
     pub(super) fn want_assertion(&mut self, now: Timestamp) -> Vec<Effect> {

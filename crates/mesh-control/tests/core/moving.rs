@@ -233,3 +233,44 @@ fn a_controller_that_is_killed_on_the_way_goes_on_where_the_node_is() {
         assert_eq!(home(&rig), Home::On(BusKind::Amqp));
     }
 }
+
+#[test]
+fn a_proof_the_store_could_not_take_at_once_is_taken_once_it_can() {
+    let mut rig = rig();
+    rig.command(go(BusKind::Amqp)).unwrap().unwrap();
+    let report = rig.report("a", 7);
+    // Recorded already: heard over the other bus it is only settled, and comes no more.
+    rig.hear_on(BusKind::Nats, says(&report));
+    rig.disk = Disk::Refuses { written: false };
+    rig.hear_on(BusKind::Amqp, says(&report));
+    assert!(matches!(record(&rig).moving, Some(Moving::Proving { .. })));
+    rig.disk = Disk::Takes;
+    for _ in 0..4 {
+        rig.pass(1_000);
+    }
+    assert_eq!(record(&rig).bus, BusKind::Amqp);
+    assert_eq!(home(&rig), Home::On(BusKind::Amqp));
+}
+
+#[test]
+fn a_proof_of_an_offer_that_was_taken_back_proves_nothing_of_the_next() {
+    let mut rig = rig();
+    rig.command(go(BusKind::Amqp)).unwrap().unwrap();
+    let report = rig.report("a", 7);
+    rig.hear_on(BusKind::Nats, says(&report));
+    rig.disk = Disk::Refuses { written: false };
+    rig.hear_on(BusKind::Amqp, says(&report));
+    rig.disk = Disk::Takes;
+    // The store is opened anew in the same moment as the operator changes his mind.
+    let effects = rig.core.tick(rig.time().plus(1_000));
+    rig.now += 1_000;
+    let reopened = effects
+        .into_iter()
+        .filter(|it| matches!(it, Effect::Reopen));
+    rig.carry_out(reopened.collect());
+    rig.command(go(BusKind::Nats)).unwrap().unwrap();
+    rig.command(go(BusKind::Amqp)).unwrap().unwrap();
+    rig.pass(1_000);
+    assert!(matches!(record(&rig).moving, Some(Moving::Proving { .. })));
+    assert_eq!(record(&rig).bus, BusKind::Nats);
+}

@@ -197,6 +197,22 @@ fn a_bus_that_refuses_is_tried_ever_more_rarely_and_said_so_once() {
 }
 
 #[test]
+fn told_again_that_it_is_reached_what_failed_is_tried_at_once() {
+    let mut rig = Rig::with_node_a();
+    rig.bus = false;
+    let _stored = rig.command(apply(declared(None, &[("x", &["a"])])));
+    let mut said = std::mem::take(&mut rig.said);
+    while let Some(effect) = said.pop() {
+        if let Effect::Assert { version, .. } = effect {
+            let result = Err("one of two is away".to_owned());
+            said.extend(rig.core.handle_asserted(version, result, rig.time()));
+        }
+    }
+    assert_eq!(outward(&rig.core.tick(rig.time())), 0);
+    assert_eq!(outward(&rig.core.handle_link(true, rig.time())), 1);
+}
+
+#[test]
 fn a_declaration_that_ends_has_no_other_nodes_looked_through() {
     let mut rig = Rig::with_node_a();
     rig.join("b", 'B');
