@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, anyhow, bail, ensure};
 
 pub use management::{Answer, Management};
-use start::{Program, Running};
+use start::{Program, Running, Told};
 
 /// Names a broker somebody runs: where it speaks AMQP, as `127.0.0.1:5672`.
 pub const AMQP: &str = "MESH_TEST_AMQP";
@@ -21,13 +21,17 @@ pub const HTTP: &str = "MESH_TEST_AMQP_HTTP";
 /// started in the place of the installed one.
 pub const ROOT: &str = "MESH_TEST_AMQP_ROOT";
 
-/// What a broker of the tests' own tells of its queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Statistics {
-    /// How many messages there are now, asked of each queue.
-    None,
-    /// All it collects now and then.
-    Kept,
+/// How a broker of the tests' own is made.
+#[derive(Debug, Default)]
+pub struct Shape {
+    /// Whether it tells of its queues all it collects now and then, instead of how many messages each has now.
+    pub statistics: bool,
+    /// Lines of its `rabbitmq.conf` besides those every one has.
+    pub settings: String,
+    /// What stands in its `advanced.config`, where some things have their only place.
+    pub advanced: Option<String>,
+    /// The chain of a certificate and its key, both in PEM: with them it speaks TLS as well.
+    pub certificate: Option<(String, String)>,
 }
 
 /// Where the program of the installed RabbitMQ is, if one is installed.
@@ -51,10 +55,24 @@ impl Broker {
     /// The one that the environment names, or else one of its own: of the RabbitMQ that the environment names, or else of
     /// the installed one. With none of them there is none, which is said aloud and in CI an error.
     pub fn find() -> anyhow::Result<Option<Self>> {
-        Self::find_with(Statistics::None)
+        Self::find_with(&Shape::default())
     }
 
-    fn find_with(statistics: Statistics) -> anyhow::Result<Option<Self>> {
+    /// One that is not shared, made as a test wants it and its to stop and start; of the same program as
+    /// [`find`](Self::find) starts. There is none where the environment names a broker that somebody runs.
+    pub fn own(shape: &Shape) -> anyhow::Result<Option<Self>> {
+        if Self::named()?.is_none() {
+            return Self::find_with(shape);
+        }
+        let missing = format!("{AMQP} names a broker, and a test has none to stop and start");
+        if crate::in_ci() {
+            bail!("{missing}, and in CI every live test runs");
+        }
+        said_aloud(&missing);
+        Ok(None)
+    }
+
+    fn find_with(shape: &Shape) -> anyhow::Result<Option<Self>> {
         let root = std::env::var_os(ROOT).map(PathBuf::from);
         if let Some(named) = Self::named()? {
             ensure!(
@@ -66,10 +84,10 @@ impl Broker {
         if let Some(root) = root {
             let program =
                 Program::unpacked(&root).with_context(|| format!("{ROOT}={}", root.display()))?;
-            return Self::start(&program, statistics).map(Some);
+            return Self::start(&program, shape).map(Some);
         }
         if let Some(program) = Program::installed() {
-            return Self::start(&program, statistics).map(Some);
+            return Self::start(&program, shape).map(Some);
         }
         let missing = format!(
             "no RabbitMQ is installed (`cargo xtask setup` installs one) and {AMQP} names none"
@@ -84,20 +102,21 @@ impl Broker {
     /// The same, once for all tests of a process: one takes several seconds to start. It ends with the process.
     pub fn shared() -> anyhow::Result<Option<&'static Self>> {
         static SHARED: Shared = OnceLock::new();
-        Self::once(&SHARED, Statistics::None)
+        Self::once(&SHARED, &Shape::default())
     }
 
     /// The same, one that tells of each queue what policy it heeds, and of messages what they were a moment ago.
     pub fn shared_with_statistics() -> anyhow::Result<Option<&'static Self>> {
         static SHARED: Shared = OnceLock::new();
-        Self::once(&SHARED, Statistics::Kept)
+        let shape = Shape {
+            statistics: true,
+            ..Shape::default()
+        };
+        Self::once(&SHARED, &shape)
     }
 
-    fn once(
-        shared: &'static Shared,
-        statistics: Statistics,
-    ) -> anyhow::Result<Option<&'static Self>> {
-        let find = || Self::find_with(statistics).map_err(|error| format!("{error:#}"));
+    fn once(shared: &'static Shared, shape: &Shape) -> anyhow::Result<Option<&'static Self>> {
+        let find = || Self::find_with(shape).map_err(|error| format!("{error:#}"));
         let found = shared.get_or_init(find);
         found
             .as_ref()
@@ -120,6 +139,47 @@ impl Broker {
         self.running.as_ref().and_then(Running::pid)
     }
 
+    /// Where it speaks AMQP over TLS, if it was given a certificate.
+    pub fn amqps(&self) -> Option<SocketAddr> {
+        self.running.as_ref().map(Running::amqps)
+    }
+
+    /// Where its management speaks HTTPS, if it was given a certificate.
+    pub fn https(&self) -> Option<SocketAddr> {
+        self.running.as_ref().map(Running::https)
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        self.own_process()?.tell(Told::Stop)
+    }
+
+    /// Ends it without a word, as a crash would.
+    pub fn kill(&self) -> anyhow::Result<()> {
+        self.own_process()?.tell(Told::Kill)
+    }
+
+    /// Starts it again after it ended, with what it had on disk, and waits until it serves.
+    pub fn start_again(&self) -> anyhow::Result<()> {
+        let running = self.own_process()?;
+        running.tell(Told::Start)?;
+        running.wait(&self.management)
+    }
+
+    /// Has it want more room on its disk than there is, or as little as any disk has: without it, it is short of disk.
+    pub fn run_short_of_disk(&self, short: bool) -> anyhow::Result<()> {
+        let limit = if short { "1000000000000000" } else { "1000000" };
+        let told = format!("rabbit_disk_monitor:set_disk_free_limit({limit}).");
+        let said = self.own_process()?.evaluate(&told)?;
+        ensure!(said == "ok", "{told} {said}");
+        Ok(())
+    }
+
+    fn own_process(&self) -> anyhow::Result<&Running> {
+        let running = self.running.as_ref();
+        running.context("the broker is somebody else's")
+    }
+
     fn named() -> anyhow::Result<Option<Self>> {
         let variable = |name| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
         let (amqp, http) = match (variable(AMQP), variable(HTTP)) {
@@ -134,8 +194,8 @@ impl Broker {
         }))
     }
 
-    fn start(program: &Program, statistics: Statistics) -> anyhow::Result<Self> {
-        let running = Running::start(program, statistics)?;
+    fn start(program: &Program, shape: &Shape) -> anyhow::Result<Self> {
+        let running = Running::start(program, shape)?;
         let management = running.management();
         running.wait(&management)?;
         program.is_what_runs(&management)?;
