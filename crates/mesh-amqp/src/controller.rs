@@ -357,7 +357,8 @@ impl ControllerBus for AmqpController {
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
-        findings(&self.management, self.queues, self.encrypted).await
+        let timeout = self.intake.timeout();
+        findings(&self.management, self.queues, self.encrypted, timeout).await
     }
 }
 

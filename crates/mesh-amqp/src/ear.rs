@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::line::Line;
-use crate::refusal::bus_error;
+use crate::refusal::{bus_error, held_too_long};
 
 /// What is consumed, and how.
 #[derive(Debug, Clone)]
@@ -32,8 +32,9 @@ pub(crate) enum Heard {
     Listening,
     /// A message.
     Delivered(Box<Delivery>),
-    /// Its channel ended, and with it everything that was delivered on it and is not settled.
-    Ended,
+    /// Its channel ended, and with it everything that was delivered on it and is not settled; where the broker said that
+    /// it was for a message held too long, that and how long one may be.
+    Ended(Option<Duration>),
     /// The broker does not let it listen, or not now.
     Refused(BusError),
 }
@@ -72,12 +73,23 @@ pub(crate) async fn listen(
                 hear(Heard::Listening);
                 let ended = consume(consumer, &channel, &told, &mut hear).await;
                 close(&channel).await;
-                hear(Heard::Ended);
+                let held_too_long = match ended {
+                    Ended::Itself(too_long) => too_long,
+                    Ended::Again | Ended::Stopped => None,
+                };
+                if let Some(timeout) = held_too_long {
+                    tracing::warn!(
+                        queue = queue.name,
+                        ?timeout,
+                        "the broker ended a channel since a message on it was held for longer than its consumer_timeout; all that was held comes again"
+                    );
+                }
+                hear(Heard::Ended(held_too_long));
                 line.look().await;
                 match ended {
                     Ended::Stopped => return,
                     Ended::Again => continue,
-                    Ended::Itself => {}
+                    Ended::Itself(_) => {}
                 }
                 if since.elapsed() > RETRY_MOST {
                     delay = RETRY_FIRST;
@@ -96,7 +108,8 @@ pub(crate) async fn listen(
 }
 
 enum Ended {
-    Itself,
+    /// Where the broker said that a message was held too long: how long one may be.
+    Itself(Option<Duration>),
     Again,
     Stopped,
 }
@@ -156,10 +169,10 @@ async fn consume(
             }
             Some(Err(error)) => {
                 tracing::debug!(%error, "a consumer ended");
-                return Ended::Itself;
+                return Ended::Itself(held_too_long(&error));
             }
             // The queue is gone, or the broker has waited too long for a settlement: of which it says nothing else.
-            None => return Ended::Itself,
+            None => return Ended::Itself(None),
         }
     }
 }

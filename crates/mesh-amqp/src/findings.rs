@@ -1,5 +1,7 @@
 //! What an operator should know of a broker: what it promises, and what it does not.
 
+use std::time::Duration;
+
 use mesh_bus::{BusError, Finding};
 use mesh_derive::topology::{BrokerVersion, QueueKind};
 use serde_json::Value;
@@ -11,6 +13,7 @@ pub(crate) async fn findings(
     management: &Management,
     queues: QueueKind,
     encrypted: bool,
+    timeout: Option<Duration>,
 ) -> Result<Vec<Finding>, BusError> {
     let overview = management.get("/api/overview").await?.unwrap_or_default();
     let version = overview.get("rabbitmq_version").and_then(Value::as_str);
@@ -21,6 +24,7 @@ pub(crate) async fn findings(
         Some(Ok(version)) => found.extend(of_version(version)),
         _ => found.push(warning("the broker does not say its version".to_owned())),
     }
+    found.extend(timeout.map(of_timeout));
     found.push(if encrypted {
         note("connections are encrypted".to_owned())
     } else {
@@ -43,6 +47,14 @@ fn of_version(version: BrokerVersion) -> Vec<Finding> {
         found.push(note("how long the broker lets a message be held (consumer_timeout, 30 minutes unless it is told otherwise) cannot be seen from here: it must be more than the store window's bound and a minute, or reports come again while they are held".to_owned()));
     }
     found
+}
+
+/// Of a broker that was seen to end a channel for a message that was held.
+fn of_timeout(timeout: Duration) -> Finding {
+    warning(format!(
+        "the broker lets a message be held for {} s (consumer_timeout) and one was held for longer, so reports came again while they were held: give the broker a consumer_timeout of more than the store window's bound and a minute",
+        timeout.as_secs_f64()
+    ))
 }
 
 fn of_queues(queues: QueueKind, brokers: usize) -> Finding {
@@ -115,6 +127,12 @@ mod tests {
         assert!(warns(&of_version(BrokerVersion::new(3, 10, 8)), "CC"));
         assert!(warns(&of_version(BrokerVersion::new(4, 0, 2)), "CC"));
         assert!(!warns(&of_version(BrokerVersion::new(4, 0, 3)), "CC"));
+    }
+
+    #[test]
+    fn a_broker_that_was_seen_to_let_nothing_be_held_for_long_is_warned_of() {
+        let found = [of_timeout(Duration::from_millis(2_500))];
+        assert!(warns(&found, "held for 2.5 s"), "{found:?}");
     }
 
     #[test]

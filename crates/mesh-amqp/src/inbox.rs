@@ -80,7 +80,7 @@ impl Inbox {
                 self.changed.notify_one();
                 acker
             }
-            Heard::Ended => {
+            Heard::Ended(_) => {
                 self.inner().forget_what_is_gone();
                 None
             }

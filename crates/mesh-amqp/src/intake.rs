@@ -49,6 +49,8 @@ struct Inner {
     out: BTreeMap<MessageKey, Arc<Entry>>,
     /// Why a queue is not listened to, by its name.
     deaf: BTreeMap<String, BusError>,
+    /// How long the broker lets a message be held, if it ever ended a channel for that.
+    timeout: Option<Duration>,
     forged: u64,
 }
 
@@ -72,9 +74,10 @@ impl Intake {
                 self.inner().deaf.insert(name.to_owned(), error);
                 None
             }
-            Heard::Ended => {
+            Heard::Ended(held_too_long) => {
                 let mut inner = self.inner();
                 inner.forget_what_is_gone();
+                inner.timeout = held_too_long.or(inner.timeout);
                 let error = BusError::Away(format!("{name} is no longer read"));
                 inner.deaf.insert(name.to_owned(), error);
                 None
@@ -179,6 +182,11 @@ impl Intake {
     /// Why a queue is not listened to.
     pub(crate) fn deaf(&self) -> Option<BusError> {
         self.inner().deaf.values().next().cloned()
+    }
+
+    /// How long the broker lets a message be held, if one was held for longer.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.inner().timeout
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -115,7 +115,7 @@ impl JoinerBus for AmqpJoiner {
                 Heard::Refused(error) => {
                     tracing::debug!(%error, "the answer cannot be heard now");
                 }
-                Heard::Listening | Heard::Ended => {}
+                Heard::Listening | Heard::Ended(_) => {}
             }
         }
         Err(BusError::Away("the connection was closed".to_owned()))

@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Trust;
+use crate::refusal::in_words;
 
 /// Where a broker is managed, and as whom.
 #[derive(Clone)]
@@ -150,7 +151,8 @@ impl Management {
         let name = ServerName::try_from(self.host.clone()).map_err(|error| self.away(&error))?;
         let connector = TlsConnector::from(Arc::clone(&trust.config()));
         let stream = connector.connect(name, stream).await;
-        Ok(Box::new(stream.map_err(|error| self.away(&error))?))
+        let stream = stream.map_err(|error| self.away(&in_words(&error)))?;
+        Ok(Box::new(stream))
     }
 
     fn away(&self, why: &dyn fmt::Display) -> BusError {

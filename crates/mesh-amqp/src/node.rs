@@ -131,7 +131,7 @@ impl AmqpNode {
                 tracing::debug!(%error, "the node cannot listen now");
                 None
             }
-            Heard::Listening | Heard::Ended => None,
+            Heard::Listening | Heard::Ended(_) => None,
         }
     }
 }

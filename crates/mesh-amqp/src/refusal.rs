@@ -1,7 +1,11 @@
 //! What a broker says when it refuses, and what that is to whoever asked.
 
+use std::io;
+use std::time::Duration;
+
 use lapin::{Error, ErrorKind};
 use mesh_bus::BusError;
+use rustls::CertificateError;
 
 /// The broker's code and words, where it was the broker that ended something.
 pub(crate) fn said(error: &Error) -> Option<(u16, String)> {
@@ -19,8 +23,38 @@ pub(crate) fn bus_error(what: &str, error: &Error) -> BusError {
             why,
         },
         Some((code, why)) => BusError::Away(format!("{what}: {code} {why}")),
-        None => BusError::Away(format!("{what}: {error}")),
+        None => match error.kind() {
+            ErrorKind::IOError(error) => BusError::Away(format!("{what}: {}", in_words(error))),
+            _ => BusError::Away(format!("{what}: {error}")),
+        },
     }
+}
+
+/// What went wrong with a connection. That its peer is vouched for by somebody else is not the network's fault, and what
+/// is to be done about it is something else.
+pub(crate) fn in_words(error: &io::Error) -> String {
+    let why = error.get_ref().and_then(|why| why.downcast_ref());
+    match why {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            format!("{error}; {UNVOUCHED}")
+        }
+        _ => error.to_string(),
+    }
+}
+
+const UNVOUCHED: &str = "the authority that is trusted here (ca) does not vouch for the broker's certificate: name the one that issued it";
+
+/// How long the broker lets a message be held, where it ended a channel because one was held for longer.
+pub(crate) fn held_too_long(error: &Error) -> Option<Duration> {
+    let (code, why) = said(error)?;
+    (code == PRECONDITION_FAILED).then(|| timeout_in(&why))?
+}
+
+fn timeout_in(why: &str) -> Option<Duration> {
+    let (_, rest) = why.split_once("delivery acknowledgement")?;
+    let (_, rest) = rest.split_once("timed out. Timeout value used: ")?;
+    let (millis, _) = rest.split_once(" ms")?;
+    millis.parse().ok().map(Duration::from_millis)
 }
 
 /// Whether a broker's words are about this exchange and key: what one message is refused for ends the channel, and with
@@ -32,6 +66,8 @@ pub(crate) fn is_about(why: &str, exchange: &str, key: &str) -> bool {
 
 /// No right to do it, or to log in.
 const ACCESS_REFUSED: u16 = 403;
+/// What was asked for is not as it is, or the broker has waited too long.
+const PRECONDITION_FAILED: u16 = 406;
 /// No right to the virtual host, or too many connections.
 const NOT_ALLOWED: u16 = 530;
 
@@ -52,6 +88,39 @@ mod tests {
             (exchange, "mesh.ev", "m.said", false),
         ] {
             assert_eq!(is_about(why, on, key), expected, "{why}: {on} {key}");
+        }
+    }
+
+    #[test]
+    fn a_channel_that_ended_since_a_message_was_held_says_for_how_long_one_may_be() {
+        // As RabbitMQ 3.10 and 4.0 say it.
+        for (why, expected) in [
+            (
+                "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 1800000 ms. This timeout value can be configured, see consumers doc guide to learn more",
+                Some(Duration::from_mins(30)),
+            ),
+            ("PRECONDITION_FAILED - unknown delivery tag 7", None),
+            (
+                "PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'timed out' in vhost 'v'",
+                None,
+            ),
+        ] {
+            assert_eq!(timeout_in(why), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_another_authority_is_told_from_a_network_that_fails() {
+        let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let expired = rustls::Error::InvalidCertificate(CertificateError::Expired);
+        for (error, expected) in [
+            (io::Error::new(io::ErrorKind::InvalidData, unknown), true),
+            (io::Error::new(io::ErrorKind::InvalidData, expired), false),
+            (io::Error::from(io::ErrorKind::ConnectionReset), false),
+        ] {
+            let words = in_words(&error);
+            assert!(words.starts_with(&error.to_string()), "{words}");
+            assert_eq!(words.contains("name the one that issued it"), expected);
         }
     }
 }
