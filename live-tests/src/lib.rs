@@ -4,7 +4,9 @@
 //! is heard on loopback only, and ends with the value that holds it.
 
 pub mod binaries;
+mod disk;
 mod keys;
+mod lent;
 mod mesh;
 mod patience;
 mod rogue;
@@ -13,6 +15,7 @@ mod tool;
 mod world;
 mod world_amqp;
 
+pub use disk::Disk;
 pub use keys::KeyRing;
 pub use mesh::{Agent, Founding, Mesh, consumer, manifest, placed_on};
 pub use patience::{eventually, quiet, soon, within};

@@ -17,15 +17,16 @@ use mesh_model::{
     BoxPublicKey, BusKind, ConsumerRef, InstanceRef, NodeName, Principal, PublicKey, StreamName,
     Timestamp, TokenId,
 };
-use mesh_testkit::rabbitmq::{Broker, Management as Tool};
+use mesh_testkit::rabbitmq::{Broker, Management as Tool, Shape};
 use serde_json::Value;
 
 use crate::keys::KeyRing;
+use crate::lent::Lent;
 
 /// A virtual host of its own, with nobody in it.
 #[derive(Debug)]
 pub struct AmqpWorld {
-    broker: &'static Broker,
+    broker: Lent,
     vhost: String,
     keys: AmqpKeys,
 }
@@ -70,17 +71,35 @@ impl Mint for AmqpKeys {
 impl AmqpWorld {
     /// A new one; nothing when there is no broker.
     pub async fn start() -> anyhow::Result<Option<Self>> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         let broker = tokio::task::spawn_blocking(Broker::shared).await??;
-        let Some(broker) = broker else {
-            return Ok(None);
-        };
+        Ok(broker.map(|broker| Self::on(Lent::Shared(broker))))
+    }
+
+    /// A new one, on a broker that tells of connections and readers too.
+    pub async fn with_statistics() -> anyhow::Result<Option<Self>> {
+        let broker = tokio::task::spawn_blocking(Broker::shared_with_statistics).await??;
+        Ok(broker.map(|broker| Self::on(Lent::Shared(broker))))
+    }
+
+    /// A new one, on a broker of its own.
+    pub async fn of_its_own(shape: Shape) -> anyhow::Result<Option<Self>> {
+        let broker = tokio::task::spawn_blocking(move || Broker::own(&shape)).await??;
+        Ok(broker.map(|broker| Self::on(Lent::Own(Box::new(broker)))))
+    }
+
+    fn on(broker: Lent) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Self {
+        Self {
             broker,
             vhost: format!("live-{}-{nth}", std::process::id()),
             keys: AmqpKeys::default(),
-        }))
+        }
+    }
+
+    /// The broker it is on.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
     }
 
     /// Where it is.
@@ -101,7 +120,7 @@ impl AmqpWorld {
     }
 
     /// An operator's tool.
-    pub const fn tool(&self) -> &'static Tool {
+    pub fn tool(&self) -> &Tool {
         self.broker.management()
     }
 
@@ -299,8 +318,10 @@ impl World for AmqpWorld {
 impl Drop for AmqpWorld {
     /// Users belong to the broker: they would outlive the virtual host.
     fn drop(&mut self) {
-        // What is left behind goes with the broker, or is seen there.
-        let _left = clear(self.broker.management(), &self.vhost);
+        if self.broker.is_shared() {
+            // What is left behind goes with the broker, or is seen there.
+            let _left = clear(self.broker.management(), &self.vhost);
+        }
     }
 }
 

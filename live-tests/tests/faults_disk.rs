@@ -1,14 +1,10 @@
 //! The disk under the store is full: the reports wait on the bus, and are recorded when there is room.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use live_tests::binaries::{Publisher, Site};
-use live_tests::eventually;
+use live_tests::{Disk, eventually};
 use mesh_model::{Generation, Seq};
 use serde_json::Value;
 
@@ -17,7 +13,7 @@ async fn a_full_disk_under_the_store_holds_reports_and_loses_nothing() -> anyhow
     let Some(mut site) = Site::new()? else {
         return Ok(());
     };
-    let Some(disk) = Disk::mount(&site.state_dir().join("store"))? else {
+    let Some(disk) = Disk::mount(&site.state_dir().join("store"), 24)? else {
         return Ok(());
     };
     site.start_controller().await?;
@@ -112,56 +108,6 @@ async fn held(site: &Site) -> anyhow::Result<u64> {
     let status = site.status().await?;
     let held = status.pointer("/window/held").and_then(Value::as_u64);
     Ok(held.unwrap_or_default())
-}
-
-/// A small disk. Dropped, it is taken away, whoever still has it open.
-struct Disk(PathBuf);
-
-impl Disk {
-    /// Mounts one; nothing where this host does not let us, which is said aloud and in CI an error.
-    #[expect(
-        clippy::print_stderr,
-        reason = "a live test that does not run says so aloud"
-    )]
-    fn mount(at: &Path) -> anyhow::Result<Option<Self>> {
-        std::fs::create_dir_all(at)?;
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=24m,mode=0700", "tmpfs"])
-            .arg(at)
-            .output()?;
-        if mount.status.success() {
-            return Ok(Some(Self(at.to_owned())));
-        }
-        let why = String::from_utf8_lossy(&mount.stderr).trim().to_owned();
-        if mesh_testkit::in_ci() {
-            bail!("a small disk cannot be mounted, and in CI every live test runs: {why}");
-        }
-        eprintln!("did not run: a small disk cannot be mounted without being root: {why}");
-        Ok(None)
-    }
-
-    fn fill(&self) -> anyhow::Result<()> {
-        let mut ballast = File::create(self.0.join("ballast"))?;
-        let mut size = 1 << 20;
-        while size > 0 {
-            let full = ballast.write_all(&vec![7; size]).is_err();
-            if full {
-                size /= 2;
-            }
-        }
-        Ok(())
-    }
-
-    fn free(&self) -> anyhow::Result<()> {
-        Ok(std::fs::remove_file(self.0.join("ballast"))?)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Nothing more can be done about one that does not go.
-        let _taken = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
 }
 
 /// Reports that are more than a disk of that size holds, and fewer than the store keeps of a node.

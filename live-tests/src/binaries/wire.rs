@@ -24,8 +24,8 @@ use crate::tool::Tool;
 
 /// Publishes reports as a node does, and remembers each the bus confirmed.
 #[derive(Debug)]
-pub struct Publisher {
-    bus: NatsNode,
+pub struct Publisher<B = NatsNode> {
+    bus: B,
     node: NodeName,
     generation: Generation,
     confirmed: Vec<Seq>,
@@ -66,13 +66,20 @@ impl Publisher {
         let idle = std::time::Duration::from_secs(30);
         let facts = Server::facts();
         let bus = NatsNode::connect(&endpoint, &credential, &node, facts, idle, DIALLING).await?;
-        Ok(Self {
+        Ok(Self::over(bus, node, generation))
+    }
+}
+
+impl<B: NodeBus> Publisher<B> {
+    /// Over a node's side of some bus.
+    pub const fn over(bus: B, node: NodeName, generation: Generation) -> Self {
+        Self {
             bus,
             node,
             generation,
             confirmed: Vec::new(),
             asked: 0,
-        })
+        }
     }
 
     /// Publishes one report, until the bus confirms it, with so many bytes of reasons: a line for each of many modules.
