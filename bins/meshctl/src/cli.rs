@@ -152,8 +152,9 @@ fn broker_version(text: &str) -> Result<BrokerVersion, String> {
     let version: BrokerVersion = text
         .parse()
         .map_err(|error: InvalidVersion| error.to_string())?;
-    if version < BrokerVersion::new(3, 10, 0) {
-        return Err("a mesh needs RabbitMQ 3.10.0 or newer".to_owned());
+    let oldest = BrokerVersion::OLDEST;
+    if version < oldest {
+        return Err(format!("a mesh needs RabbitMQ {oldest} or newer"));
     }
     Ok(version)
 }

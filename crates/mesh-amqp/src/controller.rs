@@ -82,7 +82,7 @@ impl AmqpController {
             }
             Err(error) if error.is_passing() && setup.dialling.first == FirstAttempt::MayFail => {
                 tracing::warn!(%error, "the bus is not reached; it is tried again and again");
-                (Link::Down, NEEDED)
+                (Link::Down, BrokerVersion::OLDEST)
             }
             Err(error) => return Err(error),
         };
@@ -376,18 +376,16 @@ fn fitting(topology: Topology) -> Result<Topology, BusError> {
 }
 
 fn check_version(management: &Management, version: BrokerVersion) -> Result<(), BusError> {
-    if version >= NEEDED {
+    if version >= BrokerVersion::OLDEST {
         return Ok(());
     }
     Err(BusError::TooOld {
         url: format!("{}:{}", management.host, management.port),
         found: version.to_string(),
-        needed: NEEDED.to_string(),
+        needed: BrokerVersion::OLDEST.to_string(),
     })
 }
 
-/// The oldest that everything here was measured on.
-const NEEDED: BrokerVersion = BrokerVersion::new(3, 10, 0);
 /// In which header an answer says to which address it is.
 pub(crate) const ANSWERS_TO: &str = "Mesh-Subject";
 /// After this long a `take` comes back empty-handed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use mesh_bus::BusError;
-use mesh_derive::topology::{Queue, Topology, controller_login};
+use mesh_derive::topology::{EPOCH_LENGTH, Queue, Topology, controller_login};
 use mesh_model::Principal;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -194,15 +194,18 @@ fn just_taken_over() -> BusError {
 
 /// A name nobody has had, and a secret nobody else has.
 fn new_login(users: &str) -> Result<Login, BusError> {
-    let mut random = [0_u8; 40];
+    let mut random = [0_u8; NAME_BYTES + SECRET_BYTES];
     getrandom::fill(&mut random)
         .map_err(|error| BusError::Away(format!("the system gives no randomness: {error}")))?;
-    let (name, secret) = random.split_at(8);
+    let (name, secret) = random.split_at(NAME_BYTES);
     Ok(Login {
         user: controller_login(users, &HEXLOWER.encode(name)),
         credential: Credential::of_seed(&HEXLOWER.encode(secret)),
     })
 }
 
+/// A byte is two characters.
+const NAME_BYTES: usize = EPOCH_LENGTH / 2;
+const SECRET_BYTES: usize = 32;
 const DISCONNECTS: u32 = 10;
 const DISCONNECT_AGAIN: Duration = Duration::from_millis(50);

@@ -8,7 +8,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation};
 use mesh_bus::BusError;
-use mesh_derive::topology::Address;
+use mesh_derive::topology::{Address, NAME_LIMIT};
 use mesh_model::Subject;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
@@ -221,7 +221,7 @@ fn refused(to: &Address, error: &lapin::Error) -> BusError {
 fn short(text: &str) -> Result<ShortString, BusError> {
     ShortString::try_new(text).map_err(|error| BusError::Refused {
         what: format!("{} bytes of a name", text.len()),
-        why: format!("AMQP takes 255: {error:?}"),
+        why: format!("AMQP takes {NAME_LIMIT}: {error:?}"),
     })
 }
 

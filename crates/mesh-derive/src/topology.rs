@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mesh_model::Principal;
 
 pub use broker::{BrokerFacts, BrokerVersion, InvalidVersion, QueueKind};
+pub use check::NAME_LIMIT;
 pub use exchange::{Address, Exchange, ExchangeKind};
 pub use fault::TopologyFault;
 pub use lay::topology;

@@ -47,6 +47,8 @@ pub struct BrokerVersion {
 }
 
 impl BrokerVersion {
+    /// The oldest a mesh may be on: the oldest that all of it was measured on.
+    pub const OLDEST: Self = Self::new(3, 10, 0);
     /// The first in which a routing key proves the sender: before it the keys in a message's `CC` header, by which it is
     /// routed as well, are held against no permission.
     pub const PROVES_SENDER: Self = Self::new(4, 0, 3);

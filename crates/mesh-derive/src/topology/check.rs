@@ -15,7 +15,7 @@ use crate::derive::announced;
 use crate::subject::{self, own};
 
 /// Bytes of a name or key: AMQP carries it as a short string.
-const NAME_LIMIT: usize = 255;
+pub const NAME_LIMIT: usize = 255;
 
 impl Topology {
     /// Everything in it that does not serve what it must serve, or that a broker does not take, in a stable order; none

@@ -167,7 +167,15 @@ fn put_escaped(pattern: &mut String, character: char, special: &str) {
 
 #[cfg(test)]
 mod tests {
+    use mesh_servers::rabbitmq::{MAX_KEY, MAX_PATTERN};
+
     use super::*;
+    use crate::topology::NAME_LIMIT;
+
+    #[test]
+    fn limits_are_those_a_broker_has() {
+        assert_eq!((LIMIT, NAME_LIMIT), (MAX_PATTERN, MAX_KEY));
+    }
 
     #[test]
     fn a_pattern_shares_what_names_begin_and_end_with() {
