@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::asserting::{Asserting, Found, Memory, make_missing};
+use crate::carrying::Carrying;
 use crate::credential::password_hash;
 use crate::endpoint::Endpoint;
 use crate::epoch::{Epoch, Standing};
@@ -65,6 +66,7 @@ pub struct AmqpController {
     /// When to look again who took over last.
     taking: Mutex<Instant>,
     ears: Ears,
+    pub(crate) carrying: Carrying,
     /// Joined where its disturbances are heard: a panic there is not to go unheard.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -118,6 +120,7 @@ impl AmqpController {
             intake: Arc::new(Intake::new(endpoint.users.clone())),
             taking: Mutex::new(Instant::now()),
             ears: Ears::new(endpoint.users.clone()),
+            carrying: Carrying::new(endpoint.users.clone()),
             tasks: Mutex::new(tasks),
         })
     }
@@ -126,6 +129,7 @@ impl AmqpController {
     /// the next controller. One that is only dropped does the same without waiting for it.
     pub async fn close(&self) {
         self.ears.stop().await;
+        self.carrying.stop().await;
         self.consuming.hang_up().await;
         self.publisher.line().hang_up().await;
     }
@@ -162,7 +166,7 @@ impl AmqpController {
 
     /// Publishes as the controller, unless another has taken over: then it is that, and not what the broker says of a
     /// user it no longer knows, that went wrong.
-    async fn publish(&self, letter: &Letter, body: &[u8]) -> Result<(), BusError> {
+    pub(crate) async fn publish(&self, letter: &Letter, body: &[u8]) -> Result<(), BusError> {
         if self.epoch.login().is_none() {
             return Err(BusError::Refused {
                 what: letter.to.to_string(),
@@ -254,6 +258,8 @@ impl ControllerBus for AmqpController {
             self.disturbed.tell(Disturbance::Declarations);
         }
         let found = self.found().await?;
+        // What is given back comes first to whoever may read it then.
+        self.carrying.leave(plan).await;
         let users = plan.users.iter();
         let mut hashes = self.epoch.hash();
         hashes.extend(users.filter_map(|(key, who)| Some((who.clone(), password_hash(key)?))));
@@ -266,7 +272,12 @@ impl ControllerBus for AmqpController {
             done: Asserted::default(),
             refused: None,
         };
-        asserting.run(&mut memory).await
+        let asserted = asserting.run(&mut memory).await;
+        // One that could not do everything may have done this; what is refused is tried again until it is not.
+        if !matches!(&asserted, Err(error) if error.is_passing() || error.is_final()) {
+            self.carrying.read(plan, &self.consuming).await;
+        }
+        asserted
     }
 
     async fn disturbed(&self) -> Disturbance {

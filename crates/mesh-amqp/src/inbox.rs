@@ -9,14 +9,14 @@ use lapin::message::Delivery;
 use lapin::types::ShortString;
 use mesh_bus::{Incoming, Source};
 use mesh_derive::subject::{Heard as Said, heard};
-use mesh_model::Subject;
+use mesh_model::{ModuleName, Subject};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::ear::Heard;
 use crate::intake::address;
 use crate::publish::Letter;
-use crate::sender::proven;
+use crate::sender::said;
 
 /// What settling a message takes.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct ModuleReceipt {
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
+    /// For whom.
+    module: ModuleName,
     source: Source,
     /// What the names of the mesh's users begin with.
     users: String,
@@ -63,8 +65,9 @@ enum Known {
 }
 
 impl Inbox {
-    pub(crate) fn new(source: Source, users: String) -> Self {
+    pub(crate) fn new(module: ModuleName, source: Source, users: String) -> Self {
         Self {
+            module,
             source,
             users,
             inner: Mutex::default(),
@@ -95,10 +98,9 @@ impl Inbox {
     fn delivered(&self, message: Delivery) -> Option<Acker> {
         let subject = address(&message).and_then(|at| at.subject());
         let user = message.properties.user_id().as_ref();
-        let Some(subject) = subject.filter(|subject| {
-            self.is_asked_for(subject)
-                && proven(subject, user.map(ShortString::as_str), &self.users)
-        }) else {
+        let user = user.map(ShortString::as_str);
+        let subject = subject.and_then(|at| said(at, user, &self.users, &self.module));
+        let Some(subject) = subject.filter(|subject| self.is_asked_for(subject)) else {
             tracing::debug!(key = %message.routing_key, "dropped a message this module did not ask for");
             return Some(message.acker);
         };
@@ -250,7 +252,8 @@ mod tests {
     use super::*;
 
     fn inbox() -> Arc<Inbox> {
-        Arc::new(Inbox::new(Source::Followed, "h.".to_owned()))
+        let module = "mailer".parse().unwrap();
+        Arc::new(Inbox::new(module, Source::Followed, "h.".to_owned()))
     }
 
     fn event(key: &str, user: &str, id: Option<&str>) -> Heard {
@@ -309,6 +312,28 @@ mod tests {
             );
         }
         assert!(next(&inbox).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_carried_as_well_is_heard_once_and_as_what_it_was() {
+        let inbox = inbox();
+        let carried = || {
+            let Heard::Delivered(mut message) =
+                event("mailer.one.said", "h.controller.7f", Some("1"))
+            else {
+                panic!()
+            };
+            message.exchange = "mesh.carry".into();
+            Heard::Delivered(message)
+        };
+        assert!(inbox.heard(carried()).is_none());
+        let said = event("one.said", "h.module.one.a", Some("1"));
+        assert!(inbox.heard(said).is_some(), "it is out");
+        let heard = next(&inbox).unwrap();
+        assert_eq!(
+            (heard.id.as_str(), heard.subject.as_str()),
+            ("1", "mesh.mod.one.said")
+        );
     }
 
     #[tokio::test(start_paused = true)]

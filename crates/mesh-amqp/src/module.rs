@@ -86,11 +86,12 @@ impl ModuleBus for AmqpModule {
     }
 
     async fn listen(&self, source: Source) -> Result<AmqpListener, BusError> {
-        let (queue, prefetch) = match &source {
-            Source::Followed => (Queue::Module(self.module.clone()), EVENTS_OUT),
-            Source::Seat(seat) => (Queue::Seat(seat.clone()), WORK_OUT),
+        let queue = match &source {
+            Source::Followed => Queue::Module(self.module.clone()),
+            Source::Seat(seat) => Queue::Seat(seat.clone()),
         };
-        let inbox = Arc::new(Inbox::new(source, self.users.clone()));
+        let prefetch = out_at_once(&source);
+        let inbox = Arc::new(Inbox::new(self.module.clone(), source, self.users.clone()));
         let queue = ear::Queue {
             name: queue.name(),
             prefetch,
@@ -106,13 +107,18 @@ impl ModuleBus for AmqpModule {
 
     /// A message in hand needs no sign of work.
     async fn settle(&self, receipt: &ModuleReceipt, how: ModuleSettlement) -> Result<(), BusError> {
-        match how {
-            ModuleSettlement::Done => acknowledge(receipt.done()).await,
-            ModuleSettlement::Working => Ok(()),
-            ModuleSettlement::Again(delay) => {
-                receipt.again(delay);
-                Ok(())
-            }
+        settle(receipt, how).await
+    }
+}
+
+/// Settles what came into somebody's inbox.
+pub(crate) async fn settle(receipt: &ModuleReceipt, how: ModuleSettlement) -> Result<(), BusError> {
+    match how {
+        ModuleSettlement::Done => acknowledge(receipt.done()).await,
+        ModuleSettlement::Working => Ok(()),
+        ModuleSettlement::Again(delay) => {
+            receipt.again(delay);
+            Ok(())
         }
     }
 }
@@ -122,6 +128,14 @@ impl Listener for AmqpListener {
 
     async fn next(&mut self) -> Incoming<ModuleReceipt> {
         Inbox::next(&self.inbox).await
+    }
+}
+
+/// How many of a source one reader has out.
+pub(crate) const fn out_at_once(source: &Source) -> u16 {
+    match source {
+        Source::Followed => EVENTS_OUT,
+        Source::Seat(_) => WORK_OUT,
     }
 }
 
