@@ -1,6 +1,8 @@
 //! The loopback, held to everything a bus promises, and the loops over it, at their edges.
 
 #[cfg(test)]
+mod both;
+#[cfg(test)]
 mod claims;
 #[cfg(test)]
 mod hand;
