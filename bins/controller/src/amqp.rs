@@ -7,6 +7,7 @@ use mesh_amqp::{
     Account, AmqpController, ControllerSetup, Dialling, Endpoint, FirstAttempt, Trust,
 };
 use mesh_auth::keyfile::read_secret;
+use mesh_bus::ControllerBus;
 use mesh_derive::Bounds;
 
 use crate::config::{Amqp, Provisioner};
@@ -50,16 +51,13 @@ pub(crate) async fn open(amqp: &Amqp) -> anyhow::Result<AmqpBus> {
     };
     let bus = AmqpController::connect(setup).await.context("the bus")?;
     let pinned = pem.filter(|_| amqp.url.encrypted);
-    let ca = pinned
-        .map(|pem| vouching("bus.amqp.ca", &pem))
-        .transpose()?;
-    Ok(AmqpBus {
-        bus,
-        reach: Reach {
-            urls: vec![url],
-            ca,
-        },
-    })
+    let ca = pinned.map(|pem| vouching("bus.amqp.ca", pem)).transpose()?;
+    let reach = Reach {
+        urls: vec![url],
+        ca,
+        facts: bus.facts(),
+    };
+    Ok(AmqpBus { bus, reach })
 }
 
 /// The account in a file that is its owner's alone.

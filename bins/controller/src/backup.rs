@@ -161,10 +161,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
-    use mesh_model::BusKind;
+    use mesh_model::{BusKind, Timestamp};
 
     use super::*;
+    use crate::buses;
     use crate::keys::{Certificates, Keys};
+
+    fn both() -> std::collections::BTreeSet<BusKind> {
+        BusKind::ALL.into()
+    }
 
     fn cli(dir: &Path) -> Cli {
         let dir = dir.display().to_string();
@@ -175,7 +180,15 @@ mod tests {
     fn begun(dir: &Path) -> Layout {
         let layout = Layout(dir.to_owned());
         private_dir(dir).unwrap();
-        Keys::open(&layout.keys(), Begun::Now, BusKind::Nats).unwrap();
+        Keys::open(&layout.keys(), Begun::Now).unwrap();
+        buses::hold(
+            &layout.keys(),
+            Begun::Now,
+            &both(),
+            None,
+            Timestamp::from_millis(0),
+        )
+        .unwrap();
         Certificates::open(&layout.tls(), &[], Begun::Now).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
@@ -206,6 +219,11 @@ mod tests {
         restore(&cli(&restored), &to).unwrap();
         let key = |dir: &Path| fs::read(dir.join("keys/signing.seed")).unwrap();
         assert_eq!(key(&restored), key(&layout.0));
+        let buses = |dir: &Path| fs::read_to_string(dir.join("keys/bus")).unwrap();
+        assert_eq!(
+            (buses(&layout.0), buses(&restored)),
+            ("nats\namqp\n".into(), "nats\namqp\n".into())
+        );
         assert_eq!(Layout(restored).begun().unwrap(), Begun::Before);
     }
 
@@ -229,7 +247,7 @@ mod tests {
         let layout = begun(&dir.path().join("a"));
         let begun = layout.begun().unwrap();
         fs::remove_file(layout.keys().join("signing.seed")).unwrap();
-        let error = Keys::open(&layout.keys(), begun, BusKind::Nats).unwrap_err();
+        let error = Keys::open(&layout.keys(), begun).unwrap_err();
         assert!(error.to_string().contains("signing.seed"), "{error}");
         fs::remove_file(layout.tls().join("ca.key")).unwrap();
         let error = Certificates::open(&layout.tls(), &[], begun).unwrap_err();

@@ -2,6 +2,8 @@
 
 mod amqp;
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,25 +37,54 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Which bus.
+/// Which bus, or which two.
 #[derive(Debug, Clone)]
 pub(crate) enum Bus {
-    /// A NATS server this controller brings along.
-    Managed(Managed),
-    /// A NATS server somebody else runs.
-    Server(Server),
+    /// A NATS server.
+    Nats(Nats),
     /// A RabbitMQ somebody runs.
     Amqp(Amqp),
+    /// One of each.
+    Both(Box<Both>),
     /// No broker: one machine, one node, in this process.
     Loopback,
 }
 
+/// A NATS server.
+#[derive(Debug, Clone)]
+pub(crate) enum Nats {
+    /// One this controller brings along.
+    Managed(Managed),
+    /// One somebody else runs.
+    Server(Server),
+}
+
+/// A NATS server and a RabbitMQ.
+#[derive(Debug, Clone)]
+pub(crate) struct Both {
+    /// The one.
+    pub(crate) nats: Nats,
+    /// The other.
+    pub(crate) amqp: Amqp,
+    /// On which hosts join unless their token says otherwise.
+    pub(crate) default: BusKind,
+}
+
 impl Bus {
-    /// What it knows a key by.
-    pub(crate) const fn kind(&self) -> BusKind {
+    /// What each there is knows a key by.
+    pub(crate) fn kinds(&self) -> BTreeSet<BusKind> {
         match self {
+            Self::Both(_) => BusKind::ALL.into(),
+            Self::Nats(_) | Self::Amqp(_) | Self::Loopback => [self.default_kind()].into(),
+        }
+    }
+
+    /// On which hosts join unless their token says otherwise.
+    pub(crate) fn default_kind(&self) -> BusKind {
+        match self {
+            Self::Both(both) => both.default,
             Self::Amqp(_) => BusKind::Amqp,
-            Self::Managed(_) | Self::Server(_) | Self::Loopback => BusKind::Nats,
+            Self::Nats(_) | Self::Loopback => BusKind::Nats,
         }
     }
 }
@@ -181,7 +212,7 @@ impl Config {
             None => MeshName::new("home")?,
         };
         let bus = bus(typed.bus, file.as_deref())?;
-        if matches!(bus, Bus::Amqp(_)) && window.bound > LONGEST_HELD {
+        if bus.kinds().contains(&BusKind::Amqp) && window.bound > LONGEST_HELD {
             bail!(
                 "window.bound = {}: over AMQP a report is held for {} at most, since a broker closes the channel of a reader that holds one for half an hour",
                 human(window.bound),
@@ -207,22 +238,27 @@ fn read(file: &Path) -> anyhow::Result<Typed> {
 }
 
 fn bus(typed: TypedBus, file: Option<&Path>) -> anyhow::Result<Bus> {
-    if typed.nats.is_some() && typed.amqp.is_some() {
-        bail!(
-            "bus: both [bus.nats] and [bus.amqp] are there, and in this release a mesh is on one bus; leave one out"
-        );
-    }
     let chosen = typed.default.as_deref();
     match (chosen, typed.nats, typed.amqp, typed.loopback) {
         (Some("loopback"), ..) | (None, None, None, Some(_)) => Ok(Bus::Loopback),
-        (Some("amqp") | None, _, Some(amqp), _) => amqp.meant(file).map(Bus::Amqp),
+        (None | Some("nats" | "amqp"), Some(nats), Some(amqp), _) => {
+            Ok(Bus::Both(Box::new(Both {
+                nats: nats_bus(nats)?,
+                amqp: amqp.meant(file)?,
+                default: match chosen {
+                    Some("amqp") => BusKind::Amqp,
+                    _ => BusKind::Nats,
+                },
+            })))
+        }
+        (Some("amqp") | None, None, Some(amqp), _) => amqp.meant(file).map(Bus::Amqp),
         (Some("amqp"), ..) => {
             bail!("bus.default = \"amqp\" needs [bus.amqp] with url and management_url")
         }
-        (Some("nats"), _, Some(_), _) => {
-            bail!("bus.default = \"nats\", and [bus.amqp] is there; leave it out")
-        }
-        (Some("nats") | None, nats, ..) => nats_bus(nats.unwrap_or_default()),
+        (Some("nats"), None, Some(_), _) => bail!(
+            "bus.default = \"nats\", and [bus.amqp] is there alone; write [bus.nats] for a mesh on both, or leave one of the two out"
+        ),
+        (Some("nats") | None, nats, ..) => nats_bus(nats.unwrap_or_default()).map(Bus::Nats),
         // Not shown: it may be an address with a password in it.
         (Some(_), ..) => Err(anyhow!(
             "bus.default: this release has \"nats\", \"amqp\" and \"loopback\""
@@ -230,7 +266,7 @@ fn bus(typed: TypedBus, file: Option<&Path>) -> anyhow::Result<Bus> {
     }
 }
 
-fn nats_bus(typed: TypedNats) -> anyhow::Result<Bus> {
+fn nats_bus(typed: TypedNats) -> anyhow::Result<Nats> {
     match typed.kind.as_deref() {
         None | Some("managed") => {
             if !typed.urls.is_empty() || typed.ca.is_some() || typed.users_file.is_some() {
@@ -247,7 +283,7 @@ fn nats_bus(typed: TypedNats) -> anyhow::Result<Bus> {
                 Some(text) => Some(duration("bus.nats.sync", Some(text), Duration::ZERO)?),
                 None => Some(Duration::from_mins(2)),
             };
-            Ok(Bus::Managed(Managed {
+            Ok(Nats::Managed(Managed {
                 port: typed.port.unwrap_or(0),
                 listen,
                 names: typed.names,
@@ -259,7 +295,7 @@ fn nats_bus(typed: TypedNats) -> anyhow::Result<Bus> {
             if typed.urls.is_empty() {
                 bail!("bus.nats: kind = \"server\" needs urls = [\"tls://host:4222\"]");
             }
-            Ok(Bus::Server(Server {
+            Ok(Nats::Server(Server {
                 urls: typed.urls,
                 ca: typed.ca.context("bus.nats: kind = \"server\" needs ca = \"FILE\"")?,
                 users_file: typed.users_file.context(
@@ -289,6 +325,12 @@ pub(crate) fn show(cli: &Cli, verb: ConfigVerb) -> anyhow::Result<()> {
             let file = config.file.map(|file| file.display().to_string());
             let file = file.unwrap_or_else(|| "no file, the defaults".to_owned());
             out::data(&format!("ok: {file}\n"));
+            if let Bus::Both(both) = &config.bus {
+                let default = both.default;
+                out::data(&format!(
+                    "a mesh on two buses, nats and amqp; hosts join on {default} unless their token says otherwise\n"
+                ));
+            }
         }
         ConfigVerb::Show { origin } => out::data(&Config::load(cli)?.render(cli, origin)),
     }
@@ -307,14 +349,8 @@ impl Config {
         } else {
             "default"
         };
-        let bus = match &self.bus {
-            Bus::Loopback => "loopback".to_owned(),
-            Bus::Amqp(amqp) => amqp.to_string(),
-            Bus::Server(server) => format!("nats server {}", server.urls.join(",")),
-            Bus::Managed(managed) => format!("nats managed {}:{}", managed.listen, managed.port),
-        };
         let window = self.window;
-        let rows = [
+        let mut rows = vec![
             (
                 "state-dir",
                 cli.state_dir().display().to_string(),
@@ -325,8 +361,12 @@ impl Config {
             ("window.bound", human(window.bound), &from_file),
             ("window.first", human(window.first), &from_file),
             ("window.cap", human(window.cap), &from_file),
-            ("bus", bus, &from_file),
         ];
+        rows.extend(
+            self.bus
+                .shown()
+                .map(|(key, shown)| (key, shown, from_file.as_str())),
+        );
         let line = |(key, value, from): &(&str, String, &str)| {
             if origin {
                 format!("{key} = {value:?}  # {from}\n")
@@ -335,6 +375,32 @@ impl Config {
             }
         };
         rows.iter().map(line).collect()
+    }
+}
+
+impl Bus {
+    /// A line each: one bus is called just that, and of two it is said on which hosts join.
+    fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
+        match self {
+            Self::Loopback => vec![("bus", "loopback".to_owned())],
+            Self::Amqp(amqp) => vec![("bus", amqp.to_string())],
+            Self::Nats(nats) => vec![("bus", nats.to_string())],
+            Self::Both(both) => vec![
+                ("bus.default", both.default.to_string()),
+                ("bus.nats", both.nats.to_string()),
+                ("bus.amqp", both.amqp.to_string()),
+            ],
+        }
+        .into_iter()
+    }
+}
+
+impl fmt::Display for Nats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => write!(f, "nats server {}", server.urls.join(",")),
+            Self::Managed(managed) => write!(f, "nats managed {}:{}", managed.listen, managed.port),
+        }
     }
 }
 
@@ -353,6 +419,9 @@ const SKELETON: &str = r#"version = 1
 [window]
 # bound = "10m"            # how long a report the store refuses is held before it is let go
 
+[bus]
+# default = "nats"         # with two buses, the one hosts join on unless their token says otherwise; or "amqp"
+
 [bus.nats]
 # kind = "managed"         # the controller brings its own server; "server" uses one somebody else runs
 # listen = "127.0.0.1"     # "0.0.0.0" for hosts elsewhere; name this machine below
@@ -360,7 +429,7 @@ const SKELETON: &str = r#"version = 1
 # names = ["bus.example"]  # what hosts elsewhere call this machine
 # sync = "2m"              # when the server has what it confirms on disk; "always" is safest and slow
 
-# [bus.amqp]               # instead of [bus.nats]: a RabbitMQ somebody runs
+# [bus.amqp]               # a RabbitMQ somebody runs: beside [bus.nats] for a mesh on both, or in its place
 # url = "amqps://bus.example:5671/mesh"
 # management_url = "https://bus.example:15671"
 # ca = "ca.pem"            # who vouches for the broker's certificate

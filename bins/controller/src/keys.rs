@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use mesh_auth::keyfile;
 use mesh_auth::keys::{SigningKey, UserKey};
 use mesh_auth::secret::SecretText;
 use mesh_auth::tls::Authority;
-use mesh_model::BusKind;
 use mesh_model::PublicKey;
 
 use crate::state::Begun;
@@ -24,10 +23,9 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Reads the keys of a state directory; makes them where none were begun. `kind` is the bus they are for.
-    pub(crate) fn open(dir: &Path, begun: Begun, kind: BusKind) -> anyhow::Result<Self> {
+    /// Reads the keys of a state directory; makes them where none were begun.
+    pub(crate) fn open(dir: &Path, begun: Begun) -> anyhow::Result<Self> {
         private_dir(dir)?;
-        hold_kind(dir, begun, kind)?;
         let file = |name: &str| dir.join(format!("{name}.seed"));
         Ok(Self {
             signing: key(
@@ -53,32 +51,6 @@ impl Keys {
             )?,
         })
     }
-}
-
-/// Holds the bus against the one the keys in the records were made for: what each knows of a key is another thing, so
-/// after a change nobody could log in.
-fn hold_kind(dir: &Path, begun: Begun, kind: BusKind) -> anyhow::Result<()> {
-    let file = dir.join("bus");
-    let name = match kind {
-        BusKind::Nats => "nats",
-        BusKind::Amqp => "amqp",
-    };
-    if begun == Begun::Now {
-        return Ok(keyfile::write_public(&file, &format!("{name}\n"))?);
-    }
-    let made_for = match std::fs::read_to_string(&file) {
-        Ok(text) => text.trim().to_owned(),
-        // Begun by a release that had no other.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "nats".to_owned(),
-        Err(error) => return Err(error).context(format!("{} cannot be read", file.display())),
-    };
-    if made_for == name {
-        return Ok(());
-    }
-    bail!(
-        "the keys of this mesh were made for a bus over {made_for}, and the configuration names one over {name}, where \
-         no node and no module could log in; name the former, or begin a new mesh in a new --state-dir"
-    )
 }
 
 fn key<
@@ -194,26 +166,4 @@ pub(crate) fn private_dir(dir: &Path) -> anyhow::Result<()> {
         .mode(0o700)
         .create(dir)
         .with_context(what)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_made_for_one_bus_are_not_used_on_another() {
-        let dir = tempfile::tempdir().unwrap();
-        let open = |begun, kind| Keys::open(dir.path(), begun, kind).map(drop);
-        open(Begun::Now, BusKind::Amqp).unwrap();
-        open(Begun::Before, BusKind::Amqp).unwrap();
-        let error = open(Begun::Before, BusKind::Nats).unwrap_err().to_string();
-        assert!(
-            error.contains("over amqp") && error.contains("over nats"),
-            "{error}"
-        );
-        // As an earlier release left it.
-        std::fs::remove_file(dir.path().join("bus")).unwrap();
-        open(Begun::Before, BusKind::Nats).unwrap();
-        assert!(open(Begun::Before, BusKind::Amqp).is_err());
-    }
 }

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::managed::facts;
 use crate::mint::SystemMint;
-use crate::run::{Service, prepare, side_by_side};
+use crate::run::{Reached, Service, prepare, side_by_side};
 use crate::surface::Surface;
 
 /// The one node.
@@ -35,8 +35,8 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let loopback = Loopback::new(facts());
     let bus = Arc::new(loopback.controller());
-    let (running, handle) = prepare(service, Arc::clone(&bus), None).await?;
-    let surface = Surface::new(handle.clone(), bus, service, None);
+    let (running, handle) = prepare(service, Arc::clone(&bus), &Reached::default()).await?;
+    let surface = Surface::new(handle.clone(), bus, service, Reached::default());
     let (stopping, stopped) = watch::channel(());
     let mut agent = JoinSet::new();
     let local = Local::open(&service.layout.local())?;

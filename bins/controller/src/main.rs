@@ -2,6 +2,7 @@
 
 mod amqp;
 mod backup;
+mod buses;
 mod cli;
 mod config;
 mod keys;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use mesh_auth::tls::{CaFingerprint, ca_client_config};
 use mesh_derive::{Plan, render::nats_conf};
-use mesh_model::BusFacts;
+use mesh_model::{BusFacts, BusPlace};
 use mesh_nats::{
     Authority, ControllerSetup, Credential, Dialling, Endpoint, FirstAttempt, ManagedServer,
     NatsController, ServerSpec, SyncPolicy, SysConnection, TlsFiles,
@@ -33,7 +33,29 @@ pub(crate) struct Reach {
     /// Where.
     pub(crate) urls: Vec<String>,
     /// Who vouches for it; nothing for one on loopback that has nobody.
-    pub(crate) ca: Option<CaFingerprint>,
+    pub(crate) ca: Option<Vouching>,
+    /// What of it stands in subjects.
+    pub(crate) facts: BusFacts,
+}
+
+/// Who vouches for a bus.
+#[derive(Debug, Clone)]
+pub(crate) struct Vouching {
+    /// Its certificate, as text.
+    pub(crate) pem: String,
+    /// What a token pins of it.
+    pub(crate) fingerprint: CaFingerprint,
+}
+
+impl Reach {
+    /// The same, as nodes are told that are to move there.
+    pub(crate) fn place(&self) -> BusPlace {
+        BusPlace {
+            urls: self.urls.clone(),
+            ca: self.ca.as_ref().map(|ca| ca.pem.clone()),
+            facts: self.facts.clone(),
+        }
+    }
 }
 
 /// What of a bus of ours stands in subjects.
@@ -107,7 +129,11 @@ pub(crate) async fn start(
         server: Some(server),
         reach: Reach {
             urls,
-            ca: Some(certificates.authority.fingerprint()),
+            ca: Some(Vouching {
+                pem: certificates.authority.certificate_pem().to_owned(),
+                fingerprint: certificates.authority.fingerprint(),
+            }),
+            facts: facts(),
         },
     })
 }

@@ -1,5 +1,6 @@
 //! The service: store, bus, loop and surface, started in this order and stopped in the other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,22 +8,24 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::FutureExt;
 use mesh_bus::{
-    ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
+    Both, ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
 };
 use mesh_control::{Fact, Kept, Settings};
 use mesh_derive::topology::BrokerFacts;
-use mesh_derive::{Bounds, Plan, derive};
-use mesh_model::Records;
+use mesh_derive::{Bounds, Plan, derive, in_parts};
+use mesh_model::{BusKind, Records};
+use mesh_nats::ManagedServer;
 use mesh_wire::decode_mark;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::amqp::{self, AmqpBus};
+use crate::buses;
 use crate::cli::Cli;
-use crate::config::{Bus, Config};
+use crate::config::{Bus, Config, Nats};
 use crate::keys::{Keys, private_dir};
 use crate::loopback;
-use crate::managed::{self, NatsBus};
+use crate::managed::{self, NatsBus, Reach};
 use crate::mint::SystemMint;
 use crate::out;
 use crate::served;
@@ -61,7 +64,10 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
     let Some(store) = unless(&stop, opening).await? else {
         return Ok(());
     };
-    let keys = Keys::open(&layout.keys(), begun, config.bus.kind())?;
+    let keys = Keys::open(&layout.keys(), begun)?;
+    let (kinds, records) = (config.bus.kinds(), records(&store));
+    let now = mesh_host::now();
+    buses::hold(&layout.keys(), begun, &kinds, records.as_ref(), now)?;
     if begun == Begun::Now {
         layout.begin()?;
     }
@@ -72,30 +78,46 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
         keys: &keys,
         store: &store,
     };
-    let result = match &config.bus {
-        Bus::Loopback => loopback::run(&service, stop).await,
-        Bus::Amqp(amqp) => match unless(&stop, amqp::open(amqp)).await? {
-            Some(amqp) => over_amqp(&service, amqp, stop).await,
-            None => Ok(()),
-        },
-        Bus::Managed(managed) => {
-            let plan = plan(config, &store);
-            let starting = managed::start(managed, layout, &keys, &plan, begun);
-            match unless(&stop, starting).await? {
-                Some(nats) => over_nats(&service, nats, stop).await,
-                None => Ok(()),
-            }
-        }
-        Bus::Server(server) => {
-            let plan = plan(config, &store);
-            match unless(&stop, served::open(server, layout, &keys, &plan)).await? {
-                Some(nats) => over_nats(&service, nats, stop).await,
-                None => Ok(()),
-            }
-        }
-    };
+    let result = over_the_bus(&service, begun, stop).await;
     store.ledger.close().await;
     result
+}
+
+/// Opens the bus there is, or both, and runs over that.
+async fn over_the_bus(
+    service: &Service<'_>,
+    begun: Begun,
+    stop: impl Future<Output = ()> + Clone + Send + 'static,
+) -> anyhow::Result<()> {
+    let opening_nats = async |nats: &Nats| {
+        let (layout, keys) = (service.layout, service.keys);
+        let plan = plan(service.config, service.store);
+        match nats {
+            Nats::Managed(managed) => managed::start(managed, layout, keys, &plan, begun).await,
+            Nats::Server(server) => served::open(server, layout, keys, &plan).await,
+        }
+    };
+    match &service.config.bus {
+        Bus::Loopback => loopback::run(service, stop).await,
+        Bus::Amqp(amqp) => match unless(&stop, amqp::open(amqp)).await? {
+            Some(amqp) => over_amqp(service, amqp, stop).await,
+            None => Ok(()),
+        },
+        Bus::Nats(nats) => match unless(&stop, opening_nats(nats)).await? {
+            Some(nats) => over_nats(service, nats, stop).await,
+            None => Ok(()),
+        },
+        Bus::Both(both) => {
+            // The one nobody starts comes first: when it is not there, nothing was begun.
+            let Some(amqp) = unless(&stop, amqp::open(&both.amqp)).await? else {
+                return Ok(());
+            };
+            match unless(&stop, opening_nats(&both.nats)).await? {
+                Some(nats) => over_both(service, nats, amqp, stop).await,
+                None => Ok(()),
+            }
+        }
+    }
 }
 
 /// What comes of the work, unless it is told to stop first.
@@ -109,14 +131,28 @@ async fn unless<T>(
     }
 }
 
-/// What the bus is to hold to begin with: what follows from the records as they were left.
+/// The records as they were left, if there are any.
+fn records(store: &OpenStore) -> Option<Records> {
+    let kept = Kept::assemble(store.facts.clone(), managed::facts());
+    kept.map(|kept| kept.records)
+}
+
+/// What the buses are to hold to begin with: what follows from the records as they were left.
 fn plan(config: &Config, store: &OpenStore) -> Plan {
-    let bus = managed::facts();
-    let records = Kept::assemble(store.facts.clone(), bus.clone()).map_or_else(
-        || Records::new(config.mesh.clone(), bus),
-        |kept| kept.records,
-    );
-    derive(&records, &Bounds::default())
+    let records = records(store);
+    let records = records.unwrap_or_else(|| Records::new(config.mesh.clone(), managed::facts()));
+    let mut plan = derive(&records, &Bounds::default());
+    in_parts(&mut plan, &records, &config.bus.kinds());
+    plan
+}
+
+/// What is known of each bus that was reached.
+#[derive(Debug, Default)]
+pub(crate) struct Reached {
+    /// How hosts reach it.
+    pub(crate) reaches: BTreeMap<BusKind, Reach>,
+    /// What the RabbitMQ is, where there is one.
+    pub(crate) broker: Option<BrokerFacts>,
 }
 
 async fn over_nats(
@@ -125,8 +161,60 @@ async fn over_nats(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let NatsBus { bus, server, reach } = nats;
-    let bus = Arc::new(bus);
-    let (running, handle) = match prepare(service, Arc::clone(&bus), None).await {
+    let reached = Reached {
+        reaches: [(BusKind::Nats, reach)].into(),
+        broker: None,
+    };
+    over(service, Arc::new(bus), reached, server, stop, async || {}).await
+}
+
+async fn over_amqp(
+    service: &Service<'_>,
+    amqp: AmqpBus,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let bus = Arc::new(amqp.bus);
+    let reached = Reached {
+        reaches: [(BusKind::Amqp, amqp.reach)].into(),
+        broker: Some(bus.broker_facts()),
+    };
+    let closing = async || bus.close().await;
+    over(service, Arc::clone(&bus), reached, None, stop, closing).await
+}
+
+async fn over_both(
+    service: &Service<'_>,
+    nats: NatsBus,
+    amqp: AmqpBus,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let reached = Reached {
+        reaches: [(BusKind::Nats, nats.reach), (BusKind::Amqp, amqp.reach)].into(),
+        broker: Some(amqp.bus.broker_facts()),
+    };
+    let both = Arc::new(Both::new(nats.bus, amqp.bus));
+    let closing = async || both.amqp().close().await;
+    over(
+        service,
+        Arc::clone(&both),
+        reached,
+        nats.server,
+        stop,
+        closing,
+    )
+    .await
+}
+
+/// Runs over a bus, or two as one; ends as a good guest on a broker somebody else runs, and ends the server that is ours.
+async fn over<B: ControllerBus>(
+    service: &Service<'_>,
+    bus: Arc<B>,
+    reached: Reached,
+    server: Option<ManagedServer>,
+    stop: impl Future<Output = ()> + Send + 'static,
+    closing: impl AsyncFnOnce(),
+) -> anyhow::Result<()> {
+    let (running, handle) = match prepare(service, Arc::clone(&bus), &reached).await {
         Ok(prepared) => prepared,
         Err(refusal) => {
             // A start that is refused leaves no server it started; one it found goes on as it was.
@@ -136,11 +224,14 @@ async fn over_nats(
             return Err(refusal);
         }
     };
-    let surface = Surface::new(handle.clone(), bus, service, Some(reach));
-    let (counting, counted) = (handle.clone(), Arc::new(AtomicU32::new(0)));
-    let count = Arc::clone(&counted);
+    let surface = Surface::new(handle.clone(), bus, service, reached);
+    let (counting, counted) = (handle, Arc::new(AtomicU32::new(0)));
+    let (count, ours) = (Arc::clone(&counted), server.is_some());
     let stop = async move {
         stop.await;
+        if !ours {
+            return;
+        }
         // A server closes its consumers one after another, so their number is how long it may take.
         let look = counting.look(|controller, _| controller.plan().consumers.len());
         if let Ok(consumers) = look.await {
@@ -150,26 +241,12 @@ async fn over_nats(
     };
     say_how_to_join(service);
     let result = side_by_side(running, surface, service.layout, stop).await;
+    closing().await;
     if let Some(server) = server {
         let consumers = counted.load(Ordering::Relaxed);
         tracing::info!("stopping nats-server");
         let _stopped = server.stop(consumers).await;
     }
-    result
-}
-
-async fn over_amqp(
-    service: &Service<'_>,
-    amqp: AmqpBus,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> anyhow::Result<()> {
-    let bus = Arc::new(amqp.bus);
-    let broker = Some(bus.broker_facts());
-    let (running, handle) = prepare(service, Arc::clone(&bus), broker).await?;
-    let surface = Surface::new(handle, Arc::clone(&bus), service, Some(amqp.reach));
-    say_how_to_join(service);
-    let result = side_by_side(running, surface, service.layout, stop).await;
-    bus.close().await;
     result
 }
 
@@ -192,7 +269,7 @@ fn say_how_to_join(service: &Service<'_>) {
 pub(crate) async fn prepare<B: ControllerBus>(
     service: &Service<'_>,
     bus: Arc<B>,
-    broker: Option<BrokerFacts>,
+    reached: &Reached,
 ) -> anyhow::Result<(
     ControllerLoop<B, crate::ledger::StoreLedger, SystemMint>,
     ControllerHandle<SystemMint>,
@@ -209,7 +286,9 @@ pub(crate) async fn prepare<B: ControllerBus>(
         settings.own_keys.insert(crate::keys::public(key)?);
     }
     settings.window = config.window;
-    settings.broker = broker;
+    settings.broker.clone_from(&reached.broker);
+    let places = reached.reaches.iter();
+    settings.places = places.map(|(kind, reach)| (*kind, reach.place())).collect();
     settings.seed = mesh_host::seed();
     let signing = service.keys.signing.clone();
     Ok(ControllerLoop::new(ControllerParts {

@@ -1,7 +1,7 @@
 //! A bus somebody else runs: the controller writes the file of users, and asks the server to read it again.
 
 use anyhow::Context;
-use mesh_auth::tls::{CaFingerprint, ca_client_config, fingerprint};
+use mesh_auth::tls::{ca_client_config, fingerprint};
 use mesh_derive::{Plan, render::nats_conf};
 use mesh_nats::Endpoint;
 use rustls::pki_types::CertificateDer;
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::config::Server;
 use crate::keys::{Keys, public};
-use crate::managed::{NatsBus, Reach, connect};
+use crate::managed::{NatsBus, Reach, Vouching, connect, facts};
 use crate::state::Layout;
 
 /// Connects to the server. What it has to be configured with is written beside the store first, so that the error of a
@@ -48,14 +48,16 @@ pub(crate) async fn open(
         server: None,
         reach: Reach {
             urls: server.urls.clone(),
-            ca: Some(vouching("bus.nats.ca", &pem)?),
+            ca: Some(vouching("bus.nats.ca", pem)?),
+            facts: facts(),
         },
     })
 }
 
 /// The authority in a file that this key of the configuration names.
-pub(crate) fn vouching(key: &str, pem: &str) -> anyhow::Result<CaFingerprint> {
+pub(crate) fn vouching(key: &str, pem: String) -> anyhow::Result<Vouching> {
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes())
         .map_err(|error| anyhow::anyhow!("{key} holds no certificate: {error}"))?;
-    Ok(fingerprint(&certificate))
+    let fingerprint = fingerprint(&certificate);
+    Ok(Vouching { pem, fingerprint })
 }

@@ -2,18 +2,19 @@
 
 mod proof;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
-    DoctorReport, Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated, TokenLine,
-    TokenList, TokenRequest, Verified, VerifyRequest,
+    DoctorReport, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated,
+    TokenLine, TokenList, TokenRequest, Verified, VerifyRequest,
 };
 use mesh_auth::keys::{SigningPublic, UserKey};
 use mesh_auth::token::Token;
 use mesh_bus::{ControllerBus, ControllerHandle, Gone};
-use mesh_control::{Command, Controller, Fact, Preview, Status};
+use mesh_control::{Command, CommandError, Controller, Fact, Preview, Status};
 use mesh_model::BusKind;
 use mesh_model::{MeshName, NodeName, SeatName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use crate::ledger::StoreLedger;
 use crate::managed::Reach;
 use crate::mint::SystemMint;
-use crate::run::Service;
+use crate::run::{Reached, Service};
 
 /// The controller, as its operators see it.
 #[derive(Debug)]
@@ -36,8 +37,8 @@ struct Shared<B> {
     bus: Arc<B>,
     ledger: StoreLedger,
     pinned: SigningPublic,
-    kind: BusKind,
-    reach: Option<Reach>,
+    default: BusKind,
+    reaches: BTreeMap<BusKind, Reach>,
     allow_faults: bool,
     faults: Mutex<JoinSet<()>>,
 }
@@ -56,7 +57,7 @@ impl<B: ControllerBus> Surface<B> {
         handle: ControllerHandle<SystemMint>,
         bus: Arc<B>,
         service: &Service<'_>,
-        reach: Option<Reach>,
+        reached: Reached,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -64,12 +65,26 @@ impl<B: ControllerBus> Surface<B> {
                 bus,
                 ledger: service.store.ledger.clone(),
                 pinned: service.keys.signing.public(),
-                kind: service.config.bus.kind(),
-                reach,
+                default: service.config.bus.default_kind(),
+                reaches: reached.reaches,
                 allow_faults: service.cli.allow_faults,
                 faults: Mutex::new(JoinSet::new()),
             }),
         }
+    }
+
+    /// The bus a token is to be good on, and how hosts reach that.
+    async fn reach_for(&self, request: &TokenRequest) -> Result<(BusKind, &Reach), ApiError> {
+        let shared = &self.shared;
+        let rejoins = request.node.clone().filter(|_| request.rejoin);
+        let look = move |controller: &Controller<SystemMint>, _| {
+            let node = controller.records().nodes.get(&rejoins?);
+            node.map(|record| record.bus)
+        };
+        let own = shared.handle.look(look).await.map_err(gone)?;
+        let bus = bus_for(request.bus, own, shared.default, &shared.reaches)?;
+        let reach = shared.reaches.get(&bus);
+        reach.map(|reach| (bus, reach)).ok_or_else(|| not_on(bus))
     }
 
     /// Whether the name a token is for is nobody's, or is to be taken over.
@@ -159,6 +174,16 @@ impl<B: ControllerBus> Control for Surface<B> {
         self.command(Command::Label { node, labels }, &who).await
     }
 
+    async fn move_node(
+        &self,
+        node: NodeName,
+        request: Move,
+        who: Caller,
+    ) -> Result<Applied, ApiError> {
+        let to = request.to;
+        self.command(Command::Move { node, to }, &who).await
+    }
+
     async fn remove_node(&self, node: NodeName, who: Caller) -> Result<Applied, ApiError> {
         self.command(Command::RemoveNode { node }, &who).await
     }
@@ -168,10 +193,6 @@ impl<B: ControllerBus> Control for Surface<B> {
         request: TokenRequest,
         who: Caller,
     ) -> Result<TokenCreated, ApiError> {
-        let Some(reach) = &self.shared.reach else {
-            let message = "a mesh on a loopback bus has one node, this machine; hosts join a mesh on NATS or RabbitMQ";
-            return Err(ApiError::new(Code::Invalid, message));
-        };
         let longest = TokenRecord::LONGEST_SECS;
         if !(1..=longest).contains(&request.ttl_secs) {
             let days = longest / (24 * 3600);
@@ -182,13 +203,14 @@ impl<B: ControllerBus> Control for Surface<B> {
             let message = "a token to rejoin with names the node it is for";
             return Err(ApiError::new(Code::Invalid, message));
         }
+        let (bus, reach) = self.reach_for(&request).await?;
         self.free_name(&request).await?;
         let key = UserKey::generate().map_err(failed)?;
         let expires = mesh_host::now().plus(request.ttl_secs.saturating_mul(1000));
         let id = token_id(&key)?;
         let record = TokenRecord {
-            bus: self.shared.kind,
-            key: mesh_agent::public_on(self.shared.kind, &key).map_err(failed)?,
+            bus,
+            key: mesh_agent::public_on(bus, &key).map_err(failed)?,
             expires,
             node: request.node.clone(),
             labels: request.labels,
@@ -208,7 +230,7 @@ impl<B: ControllerBus> Control for Surface<B> {
         let token = Token {
             mesh,
             urls: reach.urls.clone(),
-            ca: reach.ca,
+            ca: reach.ca.as_ref().map(|ca| ca.fingerprint),
             id: id.clone(),
             joiner: key,
             controller: shared.pinned.clone(),
@@ -228,6 +250,7 @@ impl<B: ControllerBus> Control for Surface<B> {
             let line = |(id, token): (&TokenId, &TokenRecord)| TokenLine {
                 id: id.clone(),
                 expires: token.expires,
+                bus: token.bus,
                 node: token.node.clone(),
                 spent_by: token.spent.as_ref().map(|spent| spent.node.clone()),
             };
@@ -313,9 +336,64 @@ impl<B: ControllerBus> Control for Surface<B> {
     }
 }
 
+/// The bus that was asked for; or the node's own that is to rejoin, while it is there; or the one hosts join on.
+fn bus_for<T>(
+    asked: Option<BusKind>,
+    own: Option<BusKind>,
+    default: BusKind,
+    there: &BTreeMap<BusKind, T>,
+) -> Result<BusKind, ApiError> {
+    if there.is_empty() {
+        let message = "a mesh on a loopback bus has one node, this machine; hosts join a mesh on NATS or RabbitMQ";
+        return Err(ApiError::new(Code::Invalid, message));
+    }
+    let own = own.filter(|own| there.contains_key(own));
+    let bus = asked.or(own).unwrap_or(default);
+    if there.contains_key(&bus) {
+        Ok(bus)
+    } else {
+        Err(not_on(bus))
+    }
+}
+
+fn not_on(bus: BusKind) -> ApiError {
+    CommandError::NoBus(bus).into()
+}
+
 /// A short public name for a token, from its key: a collision is refused where it would be kept.
 fn token_id(key: &UserKey) -> Result<TokenId, ApiError> {
     let public = key.public();
     let id: String = public.as_str().chars().skip(1).take(10).collect();
     TokenId::new(id.to_ascii_lowercase()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use BusKind::{Amqp, Nats};
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_for_the_bus_that_is_said_or_the_nodes_own_or_the_one_hosts_join_on() {
+        for (there, asked, own, expected) in [
+            (&[Nats, Amqp][..], None, None, Ok(Nats)),
+            (&[Nats, Amqp], Some(Amqp), None, Ok(Amqp)),
+            (&[Nats, Amqp], None, Some(Amqp), Ok(Amqp)),
+            (&[Nats, Amqp], Some(Nats), Some(Amqp), Ok(Nats)),
+            (&[Nats], None, None, Ok(Nats)),
+            (&[Nats], None, Some(Amqp), Ok(Nats)),
+            (&[Nats], Some(Amqp), None, Err("not on amqp")),
+            (&[], None, None, Err("loopback")),
+        ] {
+            let there = there.iter().map(|bus| (*bus, ())).collect();
+            match (bus_for(asked, own, Nats, &there), expected) {
+                (Ok(bus), expected) => assert_eq!(Ok(bus), expected, "{there:?} {asked:?} {own:?}"),
+                (Err(error), Err(said)) => {
+                    assert_eq!(error.code, Code::Invalid);
+                    assert!(error.message.contains(said), "{}", error.message);
+                }
+                (Err(error), Ok(bus)) => panic!("{bus}: {error}"),
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod output;
 
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use mesh_derive::topology::{BrokerVersion, InvalidVersion};
 use mesh_host::Place;
 use mesh_model::{
-    Filter, ModuleName, NodeName, Principal, PublicKey, QueueGroup, Revision, SeatName, TokenId,
+    BusKind, Filter, ModuleName, NodeName, Principal, PublicKey, QueueGroup, Revision, SeatName,
+    TokenId,
 };
 
 pub(crate) use output::Output;
@@ -191,7 +193,30 @@ pub(crate) enum NodeVerb {
         /// How long the token is good for.
         #[arg(long, default_value = "1h", value_parser = seconds)]
         ttl: Duration,
+        /// The bus it joins on, in a mesh on two [default: the one the node is on].
+        #[arg(long, value_name = "nats|amqp")]
+        bus: Option<BusKind>,
     },
+    /// Move a node from one bus to the other, once it has proven that it works there. Where it is not heard there in time it
+    /// stays. To where it is: withdraw the offer.
+    Move(NodeMove),
+}
+
+/// Move nodes from one bus to the other.
+#[derive(Debug, Args)]
+pub(crate) struct NodeMove {
+    /// The node.
+    #[arg(required_unless_present = "all")]
+    pub(crate) node: Option<NodeName>,
+    /// Every node that is not there, in waves; the first wave in which one does not arrive is the last.
+    #[arg(long, conflicts_with = "node")]
+    pub(crate) all: bool,
+    /// The bus.
+    #[arg(long, value_name = "nats|amqp")]
+    pub(crate) to: BusKind,
+    /// How many nodes go at once [default: 5].
+    #[arg(long, value_name = "N", conflicts_with = "node")]
+    pub(crate) wave: Option<NonZeroU8>,
 }
 
 /// What can be done with modules.
@@ -254,6 +279,9 @@ pub(crate) struct TokenCreate {
     /// The only node it is for.
     #[arg(long)]
     pub(crate) node: Option<NodeName>,
+    /// The bus it is good on, in a mesh on two [default: the configuration's `bus.default`].
+    #[arg(long, value_name = "nats|amqp")]
+    pub(crate) bus: Option<BusKind>,
     /// Labels of the node it makes, as key=value; may be given several times.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) labels: Vec<(String, String)>,

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use mesh_control::{NodeState, NodeStatus, Status};
-use mesh_model::NodeName;
+use mesh_control::{MovingStatus, NodeState, NodeStatus, Status};
+use mesh_model::{NodeName, Timestamp};
 use serde_json::json;
 
 use crate::cli::{Cli, Output};
@@ -42,7 +42,7 @@ fn status_text(status: &Status) -> String {
             "window: {held} held on the bus, the oldest is let go in {left}\n"
         ));
     }
-    parts.push(node_table(&status.nodes));
+    parts.push(node_table(status));
     if !status.modules.is_empty() {
         parts.push(module_table(status));
     }
@@ -56,13 +56,15 @@ fn status_text(status: &Status) -> String {
     parts.join("\n")
 }
 
-fn node_table(nodes: &[NodeStatus]) -> String {
+/// Nodes, and in a mesh on two buses the bus of each.
+fn node_table(status: &Status) -> String {
     let row = |node: &NodeStatus| {
         let state = if node.deaf { "deaf" } else { node.state.word() };
         let reason = node
             .reason
             .as_deref()
             .filter(|_| node.state != NodeState::Ready);
+        let moving = node.moving.as_ref().map(|moving| way(moving, status.at));
         [
             node.node.to_string(),
             state.to_owned(),
@@ -70,14 +72,35 @@ fn node_table(nodes: &[NodeStatus]) -> String {
             dash(node.applied),
             node.heard_ago.map_or_else(|| "never".to_owned(), ago),
             node.modules.len().to_string(),
-            reason.unwrap_or_default().to_owned(),
+            node.bus.to_string(),
+            moving.as_deref().or(reason).unwrap_or_default().to_owned(),
         ]
     };
-    let rows: Vec<_> = nodes.iter().map(row).collect();
+    let rows: Vec<_> = status.nodes.iter().map(row).collect();
     let heading = [
-        "NODE", "STATE", "DECLARED", "APPLIED", "HEARD", "MODULES", "REASON",
+        "NODE", "STATE", "DECLARED", "APPLIED", "HEARD", "MODULES", "BUS", "REASON",
     ];
-    table(heading, &rows)
+    if status.buses.len() > 1 {
+        return table(heading, &rows);
+    }
+    let rows: Vec<_> = rows.into_iter().map(but_bus).collect();
+    table(but_bus(heading), &rows)
+}
+
+/// What there is to say of a node where there is one bus.
+fn but_bus<T>(cells: [T; 8]) -> [T; 7] {
+    let [node, state, declared, applied, heard, modules, _, reason] = cells;
+    [node, state, declared, applied, heard, modules, reason]
+}
+
+/// How far a node is on its way from one bus to the other.
+fn way(moving: &MovingStatus, now: Timestamp) -> String {
+    match moving {
+        MovingStatus::Proving { to, since } => {
+            format!("moving to {to} since {}", ago(now.since(*since)))
+        }
+        MovingStatus::Leaving { from } => format!("leaving {from}"),
+    }
 }
 
 fn module_table(status: &Status) -> String {
@@ -120,7 +143,7 @@ pub(crate) async fn nodes(cli: &Cli) -> anyhow::Result<ExitCode> {
     match cli.output {
         Output::Json => out::json("NodeList", json!({ "items": status.nodes }))?,
         Output::Name => names(status.nodes.iter().map(|node| &node.node)),
-        Output::Table => out::data(&node_table(&status.nodes)),
+        Output::Table => out::data(&node_table(&status)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ mod declare;
 mod derive;
 mod exit;
 mod list;
+mod moving;
 mod out;
 mod proof;
 mod render;
@@ -25,7 +26,10 @@ async fn main() -> ExitCode {
         Verb::Node(NodeVerb::Ls) => list::nodes(&cli).await,
         Verb::Node(NodeVerb::Rm { node, .. }) => declare::remove_node(&cli, node).await,
         Verb::Node(NodeVerb::Label { node, labels }) => declare::label(&cli, node, labels).await,
-        Verb::Node(NodeVerb::Rejoin { node, ttl }) => token::rejoin(&cli, node, *ttl).await,
+        Verb::Node(NodeVerb::Rejoin { node, ttl, bus }) => {
+            token::rejoin(&cli, node, *ttl, *bus).await
+        }
+        Verb::Node(NodeVerb::Move(asked)) => moving::moving(&cli, asked).await,
         Verb::Module(ModuleVerb::Ls) => list::modules(&cli).await,
         Verb::Module(ModuleVerb::New { module }) => Ok(declare::skeleton(module)),
         Verb::Module(ModuleVerb::Schema { mesh }) => Ok(declare::schema(*mesh)),

@@ -1,5 +1,6 @@
 //! What the live bus lets each principal do, beside what was derived for it.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use mesh_api::{BrokerAnswer, CanAnswer, CanRequest, CanVerb, VerifiedPrincipal, VerifyRequest};
@@ -30,6 +31,11 @@ pub(crate) async fn verify(cli: &Cli, principals: &[Principal]) -> anyhow::Resul
         }
         Output::Table => out::data(&matrix(&verified.items)),
     }
+    let unasked = verified
+        .items
+        .iter()
+        .filter(|row| row.not_asked.is_some())
+        .count();
     let differences: usize = wrong().map(|row| row.differences.len()).sum();
     out::note(&match differences {
         0 => format!(
@@ -38,6 +44,9 @@ pub(crate) async fn verify(cli: &Cli, principals: &[Principal]) -> anyhow::Resul
         ),
         some => format!("revision {}: {some} differences", verified.revision),
     });
+    if unasked > 0 {
+        out::note(&format!("{unasked} principals were not asked"));
+    }
     Ok(ExitCode::from(u8::from(differences > 0)))
 }
 
@@ -51,10 +60,7 @@ fn matrix(rows: &[VerifiedPrincipal]) -> String {
                 row.refused.to_string(),
                 row.injections.to_string(),
                 row.untried.to_string(),
-                match row.differences.len() {
-                    0 => "as derived".to_owned(),
-                    some => format!("{some} differ"),
-                },
+                verdict(row),
             ]
         })
         .collect();
@@ -67,9 +73,27 @@ fn matrix(rows: &[VerifiedPrincipal]) -> String {
         "THE BUS",
     ];
     let mut text = table(heading, &cells);
+    let unasked: BTreeSet<&String> = rows
+        .iter()
+        .filter_map(|row| row.not_asked.as_ref())
+        .collect();
+    for why in unasked {
+        text.extend(["- not asked: ", why, "\n"]);
+    }
     let differences = rows.iter().flat_map(|row| &row.differences);
     text.extend(differences.flat_map(|difference| ["! ", difference, "\n"]));
     text
+}
+
+/// What came of it, and in a mesh on two buses on which.
+fn verdict(row: &VerifiedPrincipal) -> String {
+    let what = match (row.not_asked.is_some(), row.differences.len()) {
+        (true, _) => "not asked".to_owned(),
+        (false, 0) => "as derived".to_owned(),
+        (false, some) => format!("{some} differ"),
+    };
+    row.bus
+        .map_or_else(|| what.clone(), |bus| format!("{bus}: {what}"))
 }
 
 /// Whether a principal may do one thing. Ends with 5 if it may not, and with 1 if the two answers differ.
@@ -102,8 +126,11 @@ fn both(answer: &CanAnswer) -> String {
         BrokerAnswer::Unclear => "unclear",
         BrokerAnswer::NotAsked => "not asked",
     };
+    let on = answer
+        .bus
+        .map_or_else(String::new, |bus| format!("{bus}: "));
     format!(
-        "derived  {derived}{by}\nbroker   {broker} ({})\n",
+        "derived  {derived}{by}\nbroker   {on}{broker} ({})\n",
         answer.said
     )
 }
@@ -118,6 +145,8 @@ fn code(answer: &CanAnswer) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use mesh_model::BusKind::{Amqp, Nats};
+
     use super::*;
 
     #[test]
@@ -138,6 +167,7 @@ mod tests {
                 by: None,
                 broker,
                 said: String::new(),
+                bus: None,
             };
             assert_eq!(code(&answer), expected, "{derived} {broker:?}");
         }
@@ -152,6 +182,8 @@ mod tests {
             injections: 3,
             untried: 0,
             differences: vec!["node/a publish x: must be refused, and was allowed".into()],
+            bus: None,
+            not_asked: None,
         }];
         let text = matrix(&rows);
         assert!(
@@ -159,5 +191,29 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("! node/a publish x: must be refused, and was allowed\n"));
+    }
+
+    #[test]
+    fn with_two_buses_a_row_says_on_which_and_one_not_asked_is_not_as_derived() {
+        let row = |bus, not_asked: Option<&str>| VerifiedPrincipal {
+            principal: "node/a".parse().unwrap(),
+            allowed: 0,
+            refused: 0,
+            injections: 0,
+            untried: 0,
+            differences: Vec::new(),
+            bus,
+            not_asked: not_asked.map(str::to_owned),
+        };
+        for (row, expected) in [
+            (row(None, None), "as derived"),
+            (row(Some(Nats), None), "nats: as derived"),
+            (row(Some(Amqp), Some("why")), "amqp: not asked"),
+        ] {
+            assert_eq!(verdict(&row), expected);
+        }
+        let text = matrix(&[row(Some(Amqp), Some("why")), row(Some(Amqp), Some("why"))]);
+        assert!(text.ends_with("- not asked: why\n"), "{text}");
+        assert_eq!(text.matches("why").count(), 1, "{text}");
     }
 }

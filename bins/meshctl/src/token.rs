@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mesh_api::{TokenCreated, TokenLine, TokenRequest};
-use mesh_model::{NodeName, TokenId};
+use mesh_model::{BusKind, NodeName, TokenId};
 
 use crate::cli::{Cli, Output, TokenCreate};
 use crate::declare::done;
@@ -19,6 +19,7 @@ pub(crate) async fn create(cli: &Cli, create: &TokenCreate) -> anyhow::Result<Ex
         node: create.node.clone(),
         labels: create.labels.iter().cloned().collect(),
         rejoin: false,
+        bus: create.bus,
     };
     show(
         cli,
@@ -28,12 +29,18 @@ pub(crate) async fn create(cli: &Cli, create: &TokenCreate) -> anyhow::Result<Ex
 }
 
 /// Makes a token that replaces a node's key.
-pub(crate) async fn rejoin(cli: &Cli, node: &NodeName, ttl: Duration) -> anyhow::Result<ExitCode> {
+pub(crate) async fn rejoin(
+    cli: &Cli,
+    node: &NodeName,
+    ttl: Duration,
+    bus: Option<BusKind>,
+) -> anyhow::Result<ExitCode> {
     let request = TokenRequest {
         ttl_secs: ttl.as_secs(),
         node: Some(node.clone()),
         labels: std::collections::BTreeMap::new(),
         rejoin: true,
+        bus,
     };
     show(
         cli,
@@ -60,6 +67,7 @@ pub(crate) async fn list(cli: &Cli) -> anyhow::Result<ExitCode> {
     let row = |token: &TokenLine| {
         [
             token.id.to_string(),
+            token.bus.to_string(),
             format!("{} s", token.expires.since(now) / 1000),
             dash(token.node.as_ref()),
             dash(token.spent_by.as_ref()),
@@ -74,7 +82,10 @@ pub(crate) async fn list(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Output::Table => {
             let rows: Vec<_> = tokens.items.iter().map(row).collect();
-            out::data(&table(["TOKEN", "EXPIRES IN", "FOR", "SPENT BY"], &rows));
+            out::data(&table(
+                ["TOKEN", "BUS", "EXPIRES IN", "FOR", "SPENT BY"],
+                &rows,
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)

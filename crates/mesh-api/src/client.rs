@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 
 use crate::error::ApiError;
 use crate::form::{
-    Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, PlanRequest,
-    RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified, VerifyRequest,
+    Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
+    PlanRequest, RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified,
+    VerifyRequest,
 };
 
 /// Speaks to one controller.
@@ -86,6 +87,12 @@ impl Client {
     pub async fn label(&self, node: &NodeName, request: &Label) -> Result<Applied, CallError> {
         let path = format!("/v1/nodes/{node}/labels");
         self.call(Method::PUT, &path, Some(request)).await
+    }
+
+    /// Has a node go to another bus, once it has proven that it works there; or stay where it is.
+    pub async fn move_node(&self, node: &NodeName, request: Move) -> Result<Applied, CallError> {
+        let path = format!("/v1/nodes/{node}/bus");
+        self.call(Method::PUT, &path, Some(&request)).await
     }
 
     /// Ends a node's membership.

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    Declared, Filter, Generation, ModuleName, NodeName, Principal, QueueGroup, Revision, Seq,
-    Timestamp, TokenId,
+    BusKind, Declared, Filter, Generation, ModuleName, NodeName, Principal, QueueGroup, Revision,
+    Seq, Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,14 @@ pub struct Label {
     pub labels: BTreeMap<String, String>,
 }
 
+/// Has a node go to another bus, or stay where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// The bus.
+    pub to: BusKind,
+}
+
 /// Asks for a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -90,6 +98,9 @@ pub struct TokenRequest {
     /// It replaces the key of the node it names.
     #[serde(default)]
     pub rejoin: bool,
+    /// The bus it is good on. Unless said, that of the node that is to rejoin, or the one of the configuration.
+    #[serde(default)]
+    pub bus: Option<BusKind>,
 }
 
 /// A token, the only time it is shown.
@@ -127,6 +138,8 @@ pub struct TokenLine {
     pub id: TokenId,
     /// When it stops being good.
     pub expires: Timestamp,
+    /// The bus it is good on.
+    pub bus: BusKind,
     /// The only node it is for.
     pub node: Option<NodeName>,
     /// The node it made.
@@ -204,6 +217,12 @@ pub struct VerifiedPrincipal {
     pub untried: usize,
     /// Each operation that went otherwise than derived, in words.
     pub differences: Vec<String>,
+    /// On which of two buses; nothing in a mesh on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<BusKind>,
+    /// Why its bus was not asked; nothing when it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_asked: Option<String>,
 }
 
 /// Asks whether a principal may do one thing.
@@ -242,6 +261,9 @@ pub struct CanAnswer {
     pub broker: BrokerAnswer,
     /// What the bus said, or why it was not asked.
     pub said: String,
+    /// Which of two buses; nothing in a mesh on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<BusKind>,
 }
 
 /// What a live bus answers.
@@ -295,6 +317,7 @@ mod tests {
         knows_all_its_fields::<Apply>(json!({"declared": declared}));
         knows_all_its_fields::<Assign>(json!({}));
         knows_all_its_fields::<Label>(json!({"labels": {}}));
+        knows_all_its_fields::<Move>(json!({"to": "amqp"}));
         knows_all_its_fields::<TokenRequest>(json!({"ttlSecs": 1}));
         knows_all_its_fields::<VerifyRequest>(json!({}));
         knows_all_its_fields::<CanRequest>(

@@ -9,7 +9,7 @@ pub use client::{CallError, Client};
 pub use error::{ApiError, Code};
 pub use form::{
     Applied, Apply, Assign, BrokerAnswer, CanAnswer, CanRequest, CanVerb, DoctorFinding,
-    DoctorReport, Envelope, Label, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated,
-    TokenLine, TokenList, TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
+    DoctorReport, Envelope, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList,
+    TokenCreated, TokenLine, TokenList, TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
 };
 pub use server::{Caller, Control, ServeError, serve};

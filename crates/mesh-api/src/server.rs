@@ -23,8 +23,9 @@ use tokio::net::UnixListener;
 
 use crate::error::{ApiError, Code};
 use crate::form::{
-    Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, PlanRequest,
-    RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified, VerifyRequest,
+    Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
+    PlanRequest, RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified,
+    VerifyRequest,
 };
 
 /// Who is at the other end of the socket, as the kernel tells.
@@ -73,6 +74,13 @@ pub trait Control: Clone + Send + Sync + 'static {
         &self,
         node: NodeName,
         request: Label,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Has a node go to another bus, once it has proven that it works there; or stay where it is.
+    fn move_node(
+        &self,
+        node: NodeName,
+        request: Move,
         who: Caller,
     ) -> impl Future<Output = Answer<Applied>> + Send;
     /// Ends a node's membership.
@@ -170,6 +178,7 @@ fn router<C: Control>(control: C) -> Router {
         .route("/seats/{seat}/holder", put(assign::<C>))
         .route("/nodes/{node}", delete(remove_node::<C>))
         .route("/nodes/{node}/labels", put(label::<C>))
+        .route("/nodes/{node}/bus", put(move_node::<C>))
         .route("/tokens", get(tokens::<C>).post(create_token::<C>))
         .route("/tokens/{id}", delete(revoke_token::<C>))
         .route("/reports", get(reports::<C>))
@@ -284,6 +293,19 @@ async fn label<C: Control>(
         Err(error) => Err(error),
     };
     answer("Applied", labelled)
+}
+
+async fn move_node<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(node): PathParam<String>,
+    Body(request): Body<Move>,
+) -> Response {
+    let moved = match named(&node) {
+        Ok(node) => control.move_node(node, request, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", moved)
 }
 
 async fn remove_node<C: Control>(

@@ -83,6 +83,13 @@ where
     }
 }
 
+impl<N: ControllerBus, A: ControllerBus> Both<N, A> {
+    /// The RabbitMQ: a connection to it is ended before the program is.
+    pub fn amqp(&self) -> &A {
+        &self.amqp
+    }
+}
+
 impl<N: ControllerBus, A: ControllerBus> std::fmt::Debug for Both<N, A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Both")

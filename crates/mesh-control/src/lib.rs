@@ -23,4 +23,6 @@ pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
 pub use placement::{Mint, MintError, Minted, Places};
 pub use preview::Preview;
-pub use status::{ModuleStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus};
+pub use status::{
+    ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus,
+};

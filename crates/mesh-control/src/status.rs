@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    Generation, Labels, MeshName, ModuleName, ModuleReport, NodeName, Outcome, Revision, SeatName,
-    Seq, Timestamp,
+    BusKind, Generation, Labels, MeshName, ModuleName, ModuleReport, Moving, NodeName, Outcome,
+    Revision, SeatName, Seq, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct Status {
     pub revision: Revision,
     /// When this was so.
     pub at: Timestamp,
+    /// The buses it is on, where that is said: one, or both.
+    pub buses: Vec<BusKind>,
     /// Every node.
     pub nodes: Vec<NodeStatus>,
     /// Every module.
@@ -76,6 +78,10 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// Its labels.
     pub labels: Labels,
+    /// Its bus.
+    pub bus: BusKind,
+    /// How far it is on its way from one bus to the other.
+    pub moving: Option<MovingStatus>,
     /// What it was last told.
     pub declared: Generation,
     /// What it last applied, by its own account.
@@ -92,6 +98,36 @@ pub struct NodeStatus {
     pub reason: Option<String>,
     /// Its modules as it reported them.
     pub modules: BTreeMap<ModuleName, ModuleReport>,
+}
+
+/// A node on its way from one bus to the other, without its keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "kebab-case")]
+pub enum MovingStatus {
+    /// It was offered another bus, and has not been heard there.
+    Proving {
+        /// The other bus.
+        to: BusKind,
+        /// When it was offered.
+        since: Timestamp,
+    },
+    /// Its bus is another one; what it could do on the one before is being withdrawn.
+    Leaving {
+        /// The bus before.
+        from: BusKind,
+    },
+}
+
+impl From<&Moving> for MovingStatus {
+    fn from(moving: &Moving) -> Self {
+        match moving {
+            Moving::Proving { to, since, .. } => Self::Proving {
+                to: *to,
+                since: *since,
+            },
+            Moving::Leaving { from } => Self::Leaving { from: *from },
+        }
+    }
 }
 
 /// One module.
@@ -156,6 +192,7 @@ impl<M: Mint> Controller<M> {
             mesh: records.declared.mesh.clone(),
             revision: records.revision,
             at: now,
+            buses: self.places().keys().copied().collect(),
             seats: seats.collect(),
             window: WindowStatus {
                 held: window.held(),
@@ -182,7 +219,8 @@ impl<M: Mint> Controller<M> {
             .map_or_else(Generation::default, |declaration| declaration.generation);
         let heard_ago = presence.map(|presence| now.since(presence.heard));
         let current = report.filter(|report| report.id.generation == declared);
-        let (state, reason) = match (heard_ago, current.map(|report| &report.outcome)) {
+        let moving = record.and_then(|record| record.moving.as_ref());
+        let (mut state, mut reason) = match (heard_ago, current.map(|report| &report.outcome)) {
             (None, _) => (NodeState::Unheard, Some("not heard yet".to_owned())),
             (Some(ago), _) if ago >= LOST_AFTER => {
                 let reason = format!("not heard for {} s", ago / 1000);
@@ -199,12 +237,19 @@ impl<M: Mint> Controller<M> {
                 (NodeState::Converging, Some(reason))
             }
         };
+        // Its modules may do nothing on either bus.
+        if let (NodeState::Ready, Some(Moving::Leaving { from })) = (state, moving) {
+            state = NodeState::Converging;
+            reason = Some(format!("leaving {from}"));
+        }
         NodeStatus {
             node: node.clone(),
             state,
             labels: record
                 .map(|record| record.labels.clone())
                 .unwrap_or_default(),
+            bus: record.map(|record| record.bus).unwrap_or_default(),
+            moving: moving.map(MovingStatus::from),
             declared,
             applied: heartbeat.and_then(|heartbeat| heartbeat.applied),
             reported: report.map(|report| (report.id.generation, report.id.seq)),

@@ -14,7 +14,10 @@ fn meant(text: &str) -> anyhow::Result<Config> {
 #[test]
 fn the_skeleton_means_the_defaults() {
     let config = meant(SKELETON).unwrap();
-    assert!(matches!(config.bus, Bus::Managed(Managed { port: 0, .. })));
+    assert!(matches!(
+        config.bus,
+        Bus::Nats(Nats::Managed(Managed { port: 0, .. }))
+    ));
     assert_eq!(config.window.bound, Limits::default().bound);
 }
 
@@ -88,11 +91,15 @@ fn what_is_wrong_with_a_broker_is_named_with_its_key() {
         ("ca = ", "queues = \"lazy\"\nca = ", "bus.amqp.queues"),
         ("ca = ", "cas = \"x\"\nca = ", "did you mean"),
         (
-            "[bus.amqp]",
-            "[bus.nats]\n[bus.amqp]",
-            "a mesh is on one bus",
+            "default = \"amqp\"",
+            "default = \"nats\"",
+            "write [bus.nats] for a mesh on both",
         ),
-        ("default = \"amqp\"", "default = \"nats\"", "leave it out"),
+        (
+            "[bus.amqp]",
+            "[bus.nats]\nkind = \"own\"\n[bus.amqp]",
+            "bus.nats.kind",
+        ),
     ] {
         let text = AMQP.replacen(from, to, 1);
         assert_ne!(text, AMQP, "{from}");
@@ -103,16 +110,78 @@ fn what_is_wrong_with_a_broker_is_named_with_its_key() {
     assert!(error.to_string().contains("needs [bus.amqp]"), "{error}");
 }
 
+#[test]
+fn two_buses_are_written_side_by_side_and_hosts_join_on_the_default() {
+    let undecided = AMQP.replace("default = \"amqp\"\n", "");
+    let both = |text: &str| {
+        meant(&format!("{text}[bus.nats]\nport = 4222\n"))
+            .unwrap()
+            .bus
+    };
+    for (text, default) in [
+        (undecided.clone(), BusKind::Nats),
+        (AMQP.replace("\"amqp\"", "\"nats\""), BusKind::Nats),
+        (AMQP.to_owned(), BusKind::Amqp),
+    ] {
+        let bus = both(&text);
+        assert_eq!(bus.kinds(), BusKind::ALL.into(), "{text}");
+        assert_eq!(bus.default_kind(), default, "{text}");
+        let Bus::Both(both) = bus else {
+            panic!("{bus:?}");
+        };
+        assert!(matches!(
+            &both.nats,
+            Nats::Managed(Managed { port: 4222, .. })
+        ));
+        assert_eq!(both.amqp.url.to_string(), "amqps://bus.example:5671/mesh");
+    }
+    for (text, kind) in [
+        (undecided.as_str(), BusKind::Amqp),
+        ("version = 1\n", BusKind::Nats),
+        (
+            "version = 1\n[bus]\ndefault = \"loopback\"\n[bus.nats]\n",
+            BusKind::Nats,
+        ),
+    ] {
+        let bus = meant(text).unwrap().bus;
+        assert_eq!(
+            (bus.kinds(), bus.default_kind()),
+            ([kind].into(), kind),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn both_buses_are_shown_a_line_each_with_the_one_hosts_join_on() {
+    let cli = Cli::try_parse_from(["controller"]).unwrap();
+    let shown = |text: &str| meant(text).unwrap().render(&cli, false);
+    let both = shown(&format!("{AMQP}[bus.nats]\n"));
+    for line in [
+        "bus.default = \"amqp\"\n",
+        "bus.nats = \"nats managed 127.0.0.1:0\"\n",
+        "bus.amqp = \"amqp amqps://bus.example:5671/mesh, managed at https://bus.example:15671 ",
+    ] {
+        assert!(both.contains(line), "{both}");
+    }
+    let one = shown(AMQP);
+    assert!(
+        one.contains("\nbus = \"amqp amqps:") && !one.contains("bus.default"),
+        "{one}"
+    );
+}
+
 /// A broker closes the channel of whoever holds a message for longer than it allows, half an hour at least.
 #[test]
 fn a_window_over_amqp_is_no_longer_than_a_broker_lets_a_report_be_held() {
     let bound = |bus: &str, bound: &str| meant(&format!("{bus}[window]\nbound = \"{bound}\"\n"));
     let nats = "version = 1\n";
-    for (bus, taken) in [(AMQP, "25m"), (AMQP, "1s"), (nats, "2h")] {
+    let both = format!("{AMQP}[bus.nats]\n").replace("\"amqp\"", "\"nats\"");
+    for (bus, taken) in [(AMQP, "25m"), (AMQP, "1s"), (nats, "2h"), (&both, "25m")] {
         assert!(bound(bus, taken).is_ok(), "{bus} {taken}");
     }
-    for refused in ["25m 1s", "2h"] {
-        let error = format!("{:#}", bound(AMQP, refused).unwrap_err());
+    for (bus, refused) in [(AMQP, "25m 1s"), (AMQP, "2h"), (&both, "2h")] {
+        let error = format!("{:#}", bound(bus, refused).unwrap_err());
         let said = format!("window.bound = {refused}: over AMQP a report is held for 25m at most");
         assert!(error.contains(&said), "{error}");
     }

@@ -10,7 +10,7 @@ use mesh_auth::keys::UserKey;
 use mesh_bus::{Attempted, ControllerBus, Prober, Proven, UnprovenError};
 use mesh_derive::Plan;
 use mesh_derive::proof::Act;
-use mesh_model::{Filter, Grant, Principal, PublicKey, Revision, Subject, one_line};
+use mesh_model::{BusKind, Filter, Grant, Principal, PublicKey, Revision, Subject, one_line};
 
 use super::{Surface, failed, gone};
 
@@ -23,17 +23,37 @@ impl<B: ControllerBus> Surface<B> {
     ) -> Result<Verified, ApiError> {
         let (revision, plan) = self.derived().await?;
         let principals = asked(&plan.grants, &request.principals)?;
-        let probers = principals
-            .into_iter()
-            .map(prober)
-            .collect::<Result<Vec<_>, _>>()?;
-        tracing::info!(%who, principals = probers.len(), "proves the bus");
-        let proven = self.shared.bus.prove(&plan, &probers).await;
-        let proven = proven.map_err(unproven)?;
+        let mut rows = Vec::new();
+        let mut why_not = None;
+        for (bus, principals) in on_each(&plan, principals) {
+            let probers = principals
+                .iter()
+                .map(|principal| prober(principal))
+                .collect::<Result<Vec<_>, _>>()?;
+            tracing::info!(%who, principals = probers.len(), "proves the bus");
+            match self.shared.bus.prove(&plan, &probers).await {
+                Ok(proven) => {
+                    let whom: Vec<&Principal> = proven.iter().map(|it| &it.principal).collect();
+                    let on = placed(&plan, bus, &whom);
+                    rows.extend(proven.into_iter().zip(on).map(|(it, on)| row(it, on)));
+                }
+                // Of two, the other may be one that can be asked.
+                Err(UnprovenError::CannotAsk(why)) if !plan.parts.is_empty() => {
+                    let unasked = principals.into_iter();
+                    rows.extend(unasked.map(|principal| unasked_row(principal, bus, &why)));
+                    why_not = Some(why);
+                }
+                Err(error) => return Err(unproven(error)),
+            }
+        }
+        if let Some(why) = why_not.filter(|_| rows.iter().all(|row| row.not_asked.is_some())) {
+            return Err(unproven(UnprovenError::CannotAsk(why)));
+        }
         self.is_still(revision, &plan).await?;
+        rows.sort_by(|a, b| a.principal.cmp(&b.principal));
         Ok(Verified {
             revision,
-            items: proven.into_iter().map(row).collect(),
+            items: rows,
         })
     }
 
@@ -63,6 +83,7 @@ impl<B: ControllerBus> Surface<B> {
             by,
             broker,
             said,
+            bus: bus_of(&plan, &request.principal),
         })
     }
 
@@ -182,7 +203,56 @@ fn entry(grant: &Grant, act: &Act) -> Option<String> {
     }
 }
 
-fn row(proven: Proven) -> VerifiedPrincipal {
+/// On which of two buses somebody is; nothing where there is one, and for who is on both: the controller, and what the
+/// instances of a module have in common.
+fn bus_of(plan: &Plan, principal: &Principal) -> Option<BusKind> {
+    let on = plan.parts.iter();
+    let mut on = on.filter(|(_, part)| part.grants.contains_key(principal));
+    match (on.next(), on.next()) {
+        (Some((bus, _)), None) => Some(*bus),
+        _ => None,
+    }
+}
+
+/// These by where each is asked.
+fn on_each<'a>(
+    plan: &Plan,
+    principals: BTreeSet<&'a Principal>,
+) -> BTreeMap<Option<BusKind>, Vec<&'a Principal>> {
+    let mut on_each: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for principal in principals {
+        let bus = bus_of(plan, principal);
+        on_each.entry(bus).or_default().push(principal);
+    }
+    on_each
+}
+
+/// On which bus each of these was proven, in this order. Who is on both was proven on both, on one after the other.
+fn placed(plan: &Plan, bus: Option<BusKind>, proven: &[&Principal]) -> Vec<Option<BusKind>> {
+    let mut times: BTreeMap<&Principal, usize> = BTreeMap::new();
+    let on = proven.iter().map(|principal| {
+        let nth = times.entry(principal).or_default();
+        let on = bus.or_else(|| plan.parts.keys().nth(*nth).copied());
+        *nth += 1;
+        on
+    });
+    on.collect()
+}
+
+fn unasked_row(principal: &Principal, bus: Option<BusKind>, why: &str) -> VerifiedPrincipal {
+    VerifiedPrincipal {
+        principal: principal.clone(),
+        allowed: 0,
+        refused: 0,
+        injections: 0,
+        untried: 0,
+        differences: Vec::new(),
+        bus,
+        not_asked: Some(why.to_owned()),
+    }
+}
+
+fn row(proven: Proven, bus: Option<BusKind>) -> VerifiedPrincipal {
     VerifiedPrincipal {
         principal: proven.principal,
         allowed: proven.allowed,
@@ -190,6 +260,8 @@ fn row(proven: Proven) -> VerifiedPrincipal {
         injections: proven.injections,
         untried: proven.untried,
         differences: proven.differences,
+        bus,
+        not_asked: None,
     }
 }
 
@@ -258,6 +330,39 @@ mod tests {
             let asked = asked(&grants, named).map_err(|error| error.code);
             assert_eq!(asked, expected, "{named:?}");
         }
+    }
+
+    #[test]
+    fn who_is_on_one_of_two_buses_is_asked_there_and_who_is_on_both_on_each() {
+        let principal = |text: &str| text.parse::<Principal>().unwrap();
+        let facts = crate::managed::facts();
+        let nothing = mesh_model::Records::new("home".parse().unwrap(), facts);
+        let nothing = mesh_derive::derive(&nothing, &mesh_derive::Bounds::default());
+        let of = |names: &[&str]| {
+            let granted = |name: &&str| (principal(name), Grant::default());
+            let mut plan = nothing.clone();
+            plan.grants = names.iter().map(granted).collect();
+            plan
+        };
+        let parts = [
+            (BusKind::Nats, of(&["controller", "node/a"])),
+            (BusKind::Amqp, of(&["controller", "node/b"])),
+        ];
+        let mut plan = of(&["controller", "node/a", "node/b"]);
+        plan.parts = parts.into();
+        let everybody = plan.grants.keys().collect();
+        let [controller, a, b] = ["controller", "node/a", "node/b"].map(principal);
+        let expected = [
+            (None, vec![&controller]),
+            (Some(BusKind::Nats), vec![&a]),
+            (Some(BusKind::Amqp), vec![&b]),
+        ];
+        assert_eq!(on_each(&plan, everybody), expected.into());
+        let twice = [&controller, &controller];
+        assert_eq!(placed(&plan, None, &twice), BusKind::ALL.map(Some));
+        let nats = Some(BusKind::Nats);
+        assert_eq!(placed(&plan, nats, &[&a, &b]), [nats, nats]);
+        assert_eq!(placed(&of(&["controller"]), None, &[&controller]), [None]);
     }
 
     #[test]
