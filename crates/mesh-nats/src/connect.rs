@@ -263,11 +263,16 @@ fn options(
     };
     let connected_once = Arc::new(AtomicBool::new(false));
     let connected = Arc::clone(&connected_once);
+    let left = Arc::clone(&observer);
     let mut options = options
         .name(&endpoint.name)
         .custom_inbox_prefix(inbox_prefix(principal))
         .ping_interval(PING_INTERVAL)
         .reconnect_delay_callback(move |attempt| {
+            // The client itself would go on for ever: one that was left, and whose user is gone, never gets through.
+            if left.nobody_looks() {
+                return FOR_EVER;
+            }
             let first = attempt <= 1 && !connected_once.load(Ordering::Relaxed);
             if first {
                 Duration::ZERO
@@ -294,6 +299,8 @@ fn options(
 }
 
 const DENIALS_KEPT: usize = 64;
+/// Longer than any process lives.
+const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);
 const EVENT_WAIT: Duration = Duration::from_secs(2);
 /// A peer that is gone without a word is noticed after two of these.
 const PING_INTERVAL: Duration = Duration::from_secs(20);

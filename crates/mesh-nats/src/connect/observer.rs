@@ -44,6 +44,11 @@ impl Observer {
         }
     }
 
+    /// Every [`super::Connection`] of the client was dropped.
+    pub(super) fn nobody_looks(&self) -> bool {
+        self.link.is_closed()
+    }
+
     fn turn(&self, to: Link) {
         let turned = self.link.send_if_modified(|link| {
             let turned = *link != to;
