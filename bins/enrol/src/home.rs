@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use mesh_agent::{AgentConfig, RuntimeKind};
+use mesh_agent::{AgentConfig, RuntimeKind, forget_moves};
 use mesh_auth::creds::{Credentials, VouchedKey};
 use mesh_auth::keyfile::{read_secret, write_public, write_secret};
 use mesh_auth::keys::{BoxKey, UserKey};
@@ -175,6 +175,13 @@ impl Home {
             }
             None => None,
         };
+        // Where it moved to as the node it was before is not where this one's bus is.
+        forget_moves(&self.dir).with_context(|| {
+            format!(
+                "where an earlier enrolment moved to cannot be removed from {}",
+                self.dir.display()
+            )
+        })?;
         let config = AgentConfig {
             node: accepted.node,
             mesh: accepted.mesh,

@@ -40,9 +40,10 @@ fn render(config: &AgentConfig, status: &Status) -> String {
         |declaration| declaration.generation.to_string(),
     );
     let mut text = format!(
-        "node      {}\nmesh      {}\nagent     {agent}\ndeclared  {declared}\nunsent    {}\n",
+        "node      {}\nmesh      {}\nbus       {}\nagent     {agent}\ndeclared  {declared}\nunsent    {}\n",
         config.node,
         config.mesh,
+        bus(config, status),
         status.remembered.unsent.len(),
     );
     let rows = rows(status);
@@ -52,6 +53,23 @@ fn render(config: &AgentConfig, status: &Status) -> String {
     for [module, release, state] in rows {
         // Writing to a string cannot fail.
         let _written = writeln!(text, "{module:<17} {release:<13} {state}");
+    }
+    text
+}
+
+/// Which bus the node is on, and which it was offered.
+fn bus(config: &AgentConfig, status: &Status) -> String {
+    let moved = status.moved.as_ref();
+    let mut text = match moved {
+        Some(place) => format!(
+            "{} at {}, where it moved to",
+            place.bus,
+            place.urls.join(", ")
+        ),
+        None => format!("{} at {}", config.kind(), config.urls.join(", ")),
+    };
+    if let Some(place) = &status.offered {
+        let _written = write!(text, "; offered {} at {}", place.bus, place.urls.join(", "));
     }
     text
 }
@@ -100,8 +118,9 @@ fn state(module: &ModuleStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mesh_agent::BusSeen;
     use mesh_control::Remembered;
-    use mesh_model::{Declaration, Generation, PublicKey, Restart, Run, Sealed, Workload};
+    use mesh_model::{BusKind, Declaration, Generation, PublicKey, Restart, Run, Sealed, Workload};
 
     use super::*;
 
@@ -115,6 +134,14 @@ box_key = "node.xkey"
 controller = "VBZ43AHYS7TG7TDQEVLANPEK4R6X6R32GBZY6L7VRIXFSR65X6EAWPA2"
 bus = { account = "MESH" }
 "#;
+
+    fn there() -> BusSeen {
+        let urls = ["amqps://a.example/mesh", "amqps://b.example/mesh"];
+        BusSeen {
+            bus: BusKind::Amqp,
+            urls: urls.map(str::to_owned).into(),
+        }
+    }
 
     fn workload(module: &str) -> Workload {
         Workload {
@@ -144,10 +171,18 @@ bus = { account = "MESH" }
         let mut status = Status {
             running: false,
             remembered: Remembered::default(),
+            moved: None,
+            offered: None,
             modules: vec![],
         };
-        let nothing = "node      web-1\nmesh      home\nagent     not running\ndeclared  nothing yet\nunsent    0\n";
+        let nothing = "node      web-1\nmesh      home\nbus       nats at tls://bus.example:4222\nagent     not \
+                       running\ndeclared  nothing yet\nunsent    0\n";
         assert_eq!(render(&config, &status), nothing);
+        status.offered = Some(there());
+        let text = render(&config, &status);
+        let both = "nats at tls://bus.example:4222; offered amqp at amqps://a.example/mesh, amqps://b.example/mesh\n";
+        assert!(text.contains(both), "{text}");
+        status.moved = status.offered.take();
 
         status.running = true;
         status.remembered.declaration = Some(Declaration {
@@ -165,7 +200,8 @@ bus = { account = "MESH" }
         ];
         assert_eq!(
             render(&config, &status),
-            "node      web-1\nmesh      home\nagent     running\ndeclared  1.7\nunsent    0\n\n\
+            "node      web-1\nmesh      home\nbus       amqp at amqps://a.example/mesh, amqps://b.example/mesh, where it \
+             moved to\nagent     running\ndeclared  1.7\nunsent    0\n\n\
              MODULE            RELEASE       STATE\n\
              absent            2             never started\n\
              left              2             no process, restarted once, no longer declared\n\

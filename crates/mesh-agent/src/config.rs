@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mesh_amqp::{Endpoint, InvalidUrl};
 use mesh_auth::keyfile::{KeyFileError, write_public};
 use mesh_auth::keys::SigningPublic;
 use mesh_files::FileError;
@@ -13,6 +12,7 @@ use mesh_model::{BusFacts, BusKind, MeshName, NodeName};
 use serde::{Deserialize, Serialize};
 
 use crate::bus_at;
+use crate::place::{need_authority, usable};
 
 /// What an agent is told; every path is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,9 +158,9 @@ impl AgentConfig {
             key,
             why,
         };
-        let urls = urls(typed.urls).map_err(|why| value("urls", why))?;
+        let urls = usable(typed.urls).map_err(|why| value("urls", why))?;
         let kind = bus_at(&urls);
-        if typed.ca.is_none() && !urls.iter().all(|url| url.starts_with("amqp:")) {
+        if typed.ca.is_none() && need_authority(&urls) {
             let why = "names nobody who vouches for the bus; write ca = \"ca.pem\"";
             return Err(value("ca", why.to_owned()));
         }
@@ -229,26 +229,6 @@ impl AgentConfig {
         let dir = path.parent().unwrap_or_else(|| Path::new(""));
         write_public(path, &self.render(dir)?)?;
         Ok(())
-    }
-}
-
-fn urls(urls: Vec<String>) -> Result<Vec<String>, String> {
-    if urls.is_empty() {
-        return Err("names no server; write for instance [\"tls://bus.example:4222\"]".to_owned());
-    }
-    if bus_at(&urls) == BusKind::Amqp {
-        // Whether they go together is known before anybody is to be trusted.
-        return match Endpoint::of_urls(&urls, None, "") {
-            Ok(_) | Err(InvalidUrl::Untrusted { .. }) => Ok(urls),
-            Err(error) => Err(error.to_string()),
-        };
-    }
-    let is_url = |url: &&String| url.starts_with("tls://") || url.starts_with("nats://");
-    match urls.iter().find(|url| !is_url(url)) {
-        Some(url) => Err(format!(
-            "{url:?} is no server of a bus; write for instance \"tls://bus.example:4222\""
-        )),
-        None => Ok(urls),
     }
 }
 

@@ -5,21 +5,20 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mesh_amqp::{AmqpNode, InvalidTrust, InvalidUrl, Trust};
 use mesh_auth::creds::{Credentials, CredentialsFileError};
 use mesh_auth::keyfile::{KeyFileError, read_secret};
 use mesh_auth::keys::{BoxKey, KeyTextError, SigningPublic};
 use mesh_auth::sign;
-use mesh_auth::tls::{TrustError, ca_client_config};
-use mesh_bus::{AgentLoop, AgentParts, BusError, NodeBus, Verifier};
+use mesh_bus::{AgentLoop, AgentParts, NodeBus, Verifier};
 use mesh_control::AgentSettings;
-use mesh_derive::Bounds;
-use mesh_model::{BusKind, NodeName};
-use mesh_nats::{Credential, NatsNode};
+use mesh_model::{BusPlace, NodeName};
 use mesh_runtime::{DryRun, HostConfig, Pace, ProcessRuntime, Runtime, RuntimeError};
+use tokio::sync::watch;
 
+use crate::memory::with_causes;
 use crate::{
-    AgentConfig, DiskMemory, HostWorkloads, LoadError, RuntimeKind, StateDir, Surroundings,
+    AgentConfig, Dial, DialError, DiskMemory, Homes, HomesParts, HostDial, HostWorkloads,
+    LoadError, Place, PlaceError, PlaceFiles, RuntimeKind, StateDir, Surroundings,
     TakeStateDirError,
 };
 
@@ -68,15 +67,9 @@ pub enum RunAgentError {
         /// What the host said.
         source: io::Error,
     },
-    /// The certificate authority.
+    /// Where its bus is, since it moved.
     #[error(transparent)]
-    Ca(#[from] TrustError),
-    /// The certificate authority of a broker.
-    #[error("the certificate authority cannot be used; copy ca.pem from another node")]
-    BrokerCa(#[from] InvalidTrust),
-    /// Where the broker is.
-    #[error("the addresses of the bus in agent.toml")]
-    Address(#[from] InvalidUrl),
+    Place(#[from] PlaceError),
     /// Its memory.
     #[error(transparent)]
     Memory(#[from] LoadError),
@@ -85,7 +78,7 @@ pub enum RunAgentError {
     Runtime(#[from] RuntimeError),
     /// Its bus, in a way that no waiting mends.
     #[error(transparent)]
-    Bus(#[from] BusError),
+    Bus(#[from] DialError),
 }
 
 /// Runs the agent of this configuration until `stop` is ready; what it started goes on running. A bus that is away stops
@@ -94,81 +87,97 @@ pub async fn run(
     config: AgentConfig,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), RunAgentError> {
+    let dial = HostDial {
+        node: config.node.clone(),
+        seed: mesh_host::seed(),
+    };
+    run_by(dial, config, stop).await
+}
+
+/// The same, whichever way buses are connected to.
+pub(crate) async fn run_by<D: Dial>(
+    dial: D,
+    config: AgentConfig,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), RunAgentError> {
     let state = StateDir::take(&config.state_dir).await?;
-    let credentials = Credentials::read(&config.credential)?;
     let box_key = read_box_key(&config)?;
-    let ca = read_ca(&config)?;
-    let seed = mesh_host::seed();
+    let files = PlaceFiles::new(&config.state_dir, &box_key);
+    let kept = files.load()?;
+    let (home, ca) = match kept.home {
+        Some(home) => {
+            tracing::info!(
+                bus = %home.bus,
+                urls = ?home.at.urls,
+                "this node has moved: its bus is the one of bus.json, and not the one of agent.toml"
+            );
+            if let Err(error) = files.put_authority(&home) {
+                tracing::error!(
+                    error = with_causes(&error),
+                    "modules may not find who vouches for the bus"
+                );
+            }
+            let ca = files.authority(&home);
+            (home, ca)
+        }
+        None => (configured(&config)?, config.ca.clone()),
+    };
+    let (told, surroundings) = watch::channel(Surroundings {
+        node: config.node.clone(),
+        urls: home.at.urls.clone(),
+        ca,
+        bus: home.at.facts.clone(),
+        box_key: box_key.clone(),
+        credentials: state.credentials(),
+    });
+    let homes = Homes::open(HomesParts {
+        dial,
+        node: config.node.clone(),
+        box_key,
+        files,
+        home,
+        offered: kept.offered,
+        surroundings: told,
+    });
     let host = AgentHost {
         verifier: verifier(config.controller.clone()),
         heartbeat: config.heartbeat,
         runtime: config.runtime,
-        surroundings: Surroundings {
-            node: config.node.clone(),
-            urls: config.urls.clone(),
-            ca: config.ca.clone(),
-            bus: config.bus.clone(),
-            box_key,
-            credentials: state.credentials(),
-        },
+        surroundings: surroundings.borrow().clone(),
         node: config.node.clone(),
         state,
     };
-    match config.kind() {
-        BusKind::Nats => {
-            let bus = over_nats(&config, &credentials, ca.as_deref(), seed).await?;
-            run_over(bus, host, stop).await
-        }
-        BusKind::Amqp => {
-            let bus = over_amqp(&config, &credentials, ca.as_deref(), seed).await?;
-            run_over(bus, host, stop).await
-        }
-    }
+    let homes = Box::pin(homes).await?;
+    run_told(homes, host, surroundings, stop).await
 }
 
-async fn over_nats(
-    config: &AgentConfig,
-    credentials: &Credentials,
-    ca: Option<&str>,
-    seed: u64,
-) -> Result<NatsNode, RunAgentError> {
-    let endpoint = mesh_nats::Endpoint {
-        urls: config.urls.clone(),
-        tls: ca.map(ca_client_config).transpose()?,
-        name: format!("node/{}", config.node),
-    };
-    let credential = bus_credential(credentials);
-    let idle = Duration::from_secs(Bounds::default().idle_heartbeat_secs.into());
-    let dialling = mesh_nats::Dialling {
-        first: mesh_nats::FirstAttempt::MayFail,
-        seed,
-    };
-    let facts = config.bus.clone();
-    let connected = NatsNode::connect(&endpoint, &credential, &config.node, facts, idle, dialling);
-    Ok(connected.await?)
-}
-
-async fn over_amqp(
-    config: &AgentConfig,
-    credentials: &Credentials,
-    ca: Option<&str>,
-    seed: u64,
-) -> Result<AmqpNode, RunAgentError> {
-    let name = format!("node/{}", config.node);
-    let trust = ca.map(Trust::of_pem).transpose()?;
-    let endpoint = mesh_amqp::Endpoint::of_urls(&config.urls, trust, &name)?;
-    let credential = mesh_amqp::Credential::of_seed(credentials.key().seed().expose());
-    let dialling = mesh_amqp::Dialling {
-        first: mesh_amqp::FirstAttempt::MayFail,
-        seed,
-    };
-    Ok(AmqpNode::connect(&endpoint, &credential, &config.node, dialling).await?)
+/// The bus of the configuration.
+fn configured(config: &AgentConfig) -> Result<Place, RunAgentError> {
+    Ok(Place {
+        bus: config.kind(),
+        at: BusPlace {
+            urls: config.urls.clone(),
+            ca: read_ca(config)?,
+            facts: config.bus.clone(),
+        },
+        credentials: Credentials::read(&config.credential)?,
+    })
 }
 
 /// Runs an agent over any bus until `stop` is ready; what it started goes on running.
 pub async fn run_over<B: NodeBus>(
     bus: B,
     host: AgentHost,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), RunAgentError> {
+    let (_told, surroundings) = watch::channel(host.surroundings.clone());
+    run_told(bus, host, surroundings, stop).await
+}
+
+async fn run_told<B: NodeBus>(
+    bus: B,
+    host: AgentHost,
+    surroundings: watch::Receiver<Surroundings>,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), RunAgentError> {
     let memory = DiskMemory::new(host.state.memory());
@@ -185,7 +194,7 @@ pub async fn run_over<B: NodeBus>(
     );
     let agent = AgentLoop::new(AgentParts {
         bus,
-        workloads: HostWorkloads::new(runtime, host.surroundings),
+        workloads: HostWorkloads::new(runtime, surroundings),
         memory,
         remembered,
         settings,
@@ -219,13 +228,6 @@ async fn open_runtime(kind: RuntimeKind, state: &StateDir) -> Result<Runtime, Ru
             }
             Ok(Runtime::Process(processes))
         }
-    }
-}
-
-fn bus_credential(credentials: &Credentials) -> Credential {
-    match credentials {
-        Credentials::Nkey(key) => Credential::NKeySeed(key.seed().expose().to_owned()),
-        Credentials::Jwt(_) => Credential::Creds(credentials.render().expose().to_owned()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mesh_model::BusKind;
 use tokio::time::{Instant, sleep};
 
 /// A state directory that is held: no other agent has it until this is dropped.
@@ -108,6 +109,21 @@ pub(crate) fn is_held(path: &Path) -> io::Result<bool> {
 /// Where a state directory's memory is.
 pub(crate) fn memory_path(dir: &Path) -> PathBuf {
     dir.join("remembered.json")
+}
+
+/// Where it is said where a node that moved has its bus.
+pub(crate) fn home_path(dir: &Path) -> PathBuf {
+    dir.join("bus.json")
+}
+
+/// The same of a bus it was offered.
+pub(crate) fn offered_path(dir: &Path) -> PathBuf {
+    dir.join("bus.offered.json")
+}
+
+/// Who vouches for a bus of this kind, once the node was offered it.
+pub(crate) fn authority_path(dir: &Path, bus: BusKind) -> PathBuf {
+    dir.join(format!("ca.{bus}.pem"))
 }
 
 /// Where a state directory's runtime keeps its own.

@@ -5,11 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use mesh_control::Remembered;
-use mesh_model::ModuleName;
+use mesh_model::{BusKind, ModuleName};
 use serde::Deserialize;
 
-use crate::state_dir::{is_held, memory_path, runtime_path};
-use crate::{DiskMemory, LoadError};
+use crate::homes::read_place;
+use crate::state_dir::{home_path, is_held, memory_path, offered_path, runtime_path};
+use crate::{DiskMemory, LoadError, Place, PlaceError};
 
 /// What is known of an agent and its modules from its state directory.
 #[derive(Debug)]
@@ -18,8 +19,30 @@ pub struct Status {
     pub running: bool,
     /// What it would find after a restart.
     pub remembered: Remembered,
+    /// Where its bus is, if it has moved since it was enrolled.
+    pub moved: Option<BusSeen>,
+    /// The bus it was offered.
+    pub offered: Option<BusSeen>,
     /// Every module the runtime has a record of, by name. A dry run leaves none.
     pub modules: Vec<ModuleStatus>,
+}
+
+/// A bus, as its file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusSeen {
+    /// Which kind.
+    pub bus: BusKind,
+    /// Where it is.
+    pub urls: Vec<String>,
+}
+
+impl BusSeen {
+    fn of(place: Place) -> Self {
+        Self {
+            bus: place.bus,
+            urls: place.at.urls,
+        }
+    }
 }
 
 /// One module, as its record and `/proc` have it.
@@ -68,6 +91,9 @@ pub enum StatusError {
     /// What is remembered.
     #[error(transparent)]
     Memory(#[from] LoadError),
+    /// Where its bus is.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
 }
 
 impl Status {
@@ -80,6 +106,8 @@ impl Status {
         Ok(Self {
             running: is_held(dir).map_err(|error| unreadable(dir, error))?,
             remembered: DiskMemory::new(memory_path(dir)).load()?,
+            moved: read_place(&home_path(dir), None)?.map(BusSeen::of),
+            offered: read_place(&offered_path(dir), None)?.map(BusSeen::of),
             modules: modules(&runtime_path(dir))
                 .map_err(|error| unreadable(&runtime_path(dir), error))?,
         })
@@ -193,6 +221,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let status = Status::read(dir.path()).unwrap();
         assert!(!status.running && status.modules.is_empty());
+        assert_eq!((status.moved, status.offered), (None, None));
         assert_eq!(status.remembered, Remembered::default());
     }
 

@@ -38,7 +38,8 @@ pub struct Surroundings {
 /// A module whose credential cannot be opened is reported failed, with the reason, and is not run; the others are.
 #[derive(Debug)]
 pub struct HostWorkloads {
-    surroundings: Arc<Surroundings>,
+    /// They follow the node from bus to bus.
+    surroundings: watch::Receiver<Surroundings>,
     shown: Arc<Shown>,
     /// The newest declaration that was begun; held while its order is prepared and given.
     newest: tokio::sync::Mutex<Option<Generation>>,
@@ -56,7 +57,7 @@ struct Shown {
 
 impl HostWorkloads {
     /// Over a runtime. Must be called within tokio's.
-    pub fn new(runtime: Runtime, surroundings: Surroundings) -> Self {
+    pub fn new(runtime: Runtime, surroundings: watch::Receiver<Surroundings>) -> Self {
         let mut changes = runtime.changes();
         let shown = Arc::new(Shown {
             states: watch::Sender::new(runtime.states()),
@@ -71,7 +72,7 @@ impl HostWorkloads {
             }
         });
         Self {
-            surroundings: Arc::new(surroundings),
+            surroundings,
             shown,
             newest: tokio::sync::Mutex::default(),
             _changes: tasks,
@@ -82,7 +83,7 @@ impl HostWorkloads {
     async fn forget_others(&self, generation: Generation, declared: BTreeSet<String>) {
         let newest = self.newest.lock().await;
         if *newest == Some(generation) {
-            let dir = self.surroundings.credentials.clone();
+            let dir = self.surroundings.borrow().credentials.clone();
             let forgotten = spawn_blocking(move || prepare::forget_others(&dir, &declared)).await;
             if let Ok(Err(error)) = forgotten {
                 tracing::warn!(%error, "credentials of modules that are no longer declared are left on disk");
@@ -100,7 +101,7 @@ impl Workloads for HostWorkloads {
             return Ok(self.shown.show());
         }
         *newest = Some(generation);
-        let surroundings = Arc::clone(&self.surroundings);
+        let surroundings = self.surroundings.borrow().clone();
         let declared = prepare::file_names(&declaration);
         let prepared = spawn_blocking(move || prepare::prepare(&surroundings, declaration))
             .await

@@ -99,7 +99,15 @@ fn a_host_that_was_accepted_is_a_node_and_is_not_enrolled_again() {
     let path = dir.path().join("agent");
     let home = Home::take(&path).unwrap();
     let (token, keys) = (token(), home.keys().unwrap());
+    // What is left of a node this host was before, whose configuration was removed.
+    let left = ["bus.json", "bus.offered.json", "ca.amqp.pem", "ca.nats.pem"];
+    for name in left {
+        fs::write(path.join(name), "").unwrap();
+    }
     home.settle(&token, &keys, accepted()).unwrap();
+    for name in left {
+        assert!(!path.join(name).exists(), "{name} leads elsewhere");
+    }
 
     let config = AgentConfig::read(&home.config()).unwrap();
     assert_eq!(config.node.as_str(), "web-1");

@@ -16,6 +16,7 @@ struct Node {
     dir: TempDir,
     box_key: BoxKey,
     workloads: HostWorkloads,
+    told: watch::Sender<Surroundings>,
 }
 
 fn node() -> Node {
@@ -35,8 +36,10 @@ fn node() -> Node {
         box_key: box_key.clone(),
         credentials: dir.path().join("credentials"),
     };
+    let (told, surroundings) = watch::channel(surroundings);
     Node {
         workloads: HostWorkloads::new(Runtime::DryRun(DryRun::new()), surroundings),
+        told,
         dir,
         box_key,
     }
@@ -185,4 +188,45 @@ async fn an_older_call_that_begins_later_changes_nothing() {
     // Once more, as after an error: carried out again.
     node.carry_out(2, &[&b]).await;
     assert_eq!(node.desired().len(), 1);
+}
+
+#[tokio::test]
+async fn on_another_bus_a_module_has_another_credential_and_is_told_where_it_is() {
+    let node = node();
+    let before = sealed_to(&node.box_key, "mailer");
+    node.carry_out(1, &[&before]).await;
+    let mut after = sealed_to(&node.box_key, "mailer");
+    let key = {
+        let opened = mesh_auth::seal::Sealed::from_bytes(after.credential.0.clone());
+        let opened = mesh_auth::seal::open(&node.box_key, &opened).unwrap();
+        UserKey::from_seed(std::str::from_utf8(opened.expose()).unwrap()).unwrap()
+    };
+    after.key = crate::public_on(mesh_model::BusKind::Amqp, &key).unwrap();
+    assert!(!before.runs_as(&after), "it is restarted, once");
+
+    // A credential of the other bus is none of this one.
+    let states = node.carry_out(2, &[&after]).await;
+    assert_eq!(
+        states[&"mailer".parse().unwrap()].state,
+        ModuleState::Failed
+    );
+    node.told.send_modify(|told| {
+        told.urls = vec!["amqps://there.example/mesh".to_owned()];
+        told.ca = Some("/srv/mesh/ca.amqp.pem".into());
+        told.bus = BusFacts::default();
+    });
+    let states = node.carry_out(3, &[&after]).await;
+    assert_eq!(
+        states[&"mailer".parse().unwrap()].state,
+        ModuleState::Running
+    );
+    let [desired] = node.desired().try_into().unwrap();
+    let env = |name: &str| desired.extra_env.get(name).map(String::as_str);
+    assert_eq!(env("MESH_BUS_URL"), Some("amqps://there.example/mesh"));
+    assert_eq!(env("MESH_CA"), Some("/srv/mesh/ca.amqp.pem"));
+    assert_eq!(
+        (env("MESH_BUS_ACCOUNT"), env("MESH_BUS_DOMAIN")),
+        (None, None)
+    );
+    assert_eq!(key_in(&node.creds("mailer")), key.public().as_str());
 }
