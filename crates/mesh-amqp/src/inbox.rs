@@ -217,14 +217,12 @@ impl Inner {
         (None, due)
     }
 
-    /// What came on a channel that has ended is the broker's again.
+    /// What came on a channel that has ended is the broker's again, also where nobody answered that it ended. All of it
+    /// came on that one.
     fn forget_what_is_gone(&mut self) {
-        self.ready.retain(|entry| entry.acker.usable());
-        self.put_off.retain(|_, entry| entry.acker.usable());
-        self.known.retain(|_, known| match known {
-            Known::Out(acker) => acker.usable(),
-            Known::Done => true,
-        });
+        self.ready.clear();
+        self.put_off.clear();
+        self.known.retain(|_, known| matches!(known, Known::Done));
     }
 
     fn forget_what_is_long_done(&mut self) {
@@ -282,6 +280,24 @@ mod tests {
         assert!(next(&inbox).is_none());
         tokio::time::advance(SAME_WITHIN).await;
         assert!(inbox.heard(said()).is_none(), "it is another by now");
+    }
+
+    #[tokio::test]
+    async fn what_came_on_a_channel_that_ended_is_heard_again_and_what_was_done_is_not() {
+        let inbox = inbox();
+        let said = |id| event("one.said", "h.module.one.a", Some(id));
+        for id in ["done", "ready"] {
+            assert!(inbox.heard(said(id)).is_none(), "{id}");
+        }
+        let _acker = next(&inbox).unwrap().receipt.done();
+        assert!(inbox.heard(Heard::Ended(None)).is_none());
+        assert!(inbox.heard(said("done")).is_some(), "it is done with");
+        assert!(
+            inbox.heard(said("ready")).is_none(),
+            "it was taken for a copy, and is lost"
+        );
+        assert_eq!(next(&inbox).unwrap().id, "ready");
+        assert!(next(&inbox).is_none());
     }
 
     #[tokio::test]

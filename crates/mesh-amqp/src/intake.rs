@@ -26,6 +26,8 @@ pub struct Receipt(Arc<Entry>);
 #[derive(Debug)]
 struct Entry {
     key: MessageKey,
+    /// The queue it lay in.
+    from: String,
     subject: Subject,
     body: Vec<u8>,
     acker: Acker,
@@ -76,19 +78,19 @@ impl Intake {
             }
             Heard::Ended(held_too_long) => {
                 let mut inner = self.inner();
-                inner.forget_what_is_gone();
+                inner.forget_what_came_from(name);
                 inner.timeout = held_too_long.or(inner.timeout);
                 let error = BusError::Away(format!("{name} is no longer read"));
                 inner.deaf.insert(name.to_owned(), error);
                 None
             }
-            Heard::Delivered(message) => self.delivered(queue, *message),
+            Heard::Delivered(message) => self.delivered(queue, name, *message),
         };
         self.changed.notify_one();
         acker
     }
 
-    fn delivered(&self, queue: Queue, message: Message) -> Option<Acker> {
+    fn delivered(&self, queue: Queue, name: &str, message: Message) -> Option<Acker> {
         let at = address(&message);
         let subject = at.as_ref().and_then(Address::subject);
         let (Some(at), Some(subject)) = (at, subject) else {
@@ -110,6 +112,7 @@ impl Intake {
         }
         let entry = Arc::new(Entry {
             key,
+            from: name.to_owned(),
             subject,
             body: message.data,
             acker: message.acker,
@@ -223,12 +226,14 @@ impl Inner {
         (taken, due)
     }
 
-    /// What came on a channel that has ended is the broker's again: kept here as well, it would be more with each time.
-    fn forget_what_is_gone(&mut self) {
-        self.control.retain(|entry| entry.acker.usable());
-        self.events.retain(|entry| entry.acker.usable());
-        self.held.retain(|_, entry| entry.acker.usable());
-        self.out.retain(|_, entry| entry.acker.usable());
+    /// What came on a channel that has ended is the broker's again. Kept here as well, it would be more with each time, and
+    /// where the end of the channel was not answered its copy would be taken for one that was published twice.
+    fn forget_what_came_from(&mut self, queue: &str) {
+        let stays = |entry: &Arc<Entry>| entry.from != queue && entry.acker.usable();
+        self.control.retain(stays);
+        self.events.retain(stays);
+        self.held.retain(|_, entry| stays(entry));
+        self.out.retain(|_, entry| stays(entry));
     }
 }
 
@@ -307,6 +312,23 @@ mod tests {
         assert_eq!(done, Some(Ok(())));
         assert!(intake.heard(Queue::Control, "q", report("one")).is_none());
         assert_eq!(ready(&intake, 9)[0].key, taken[0].key);
+    }
+
+    #[test]
+    fn what_came_on_a_channel_that_ended_comes_again_though_nobody_answered_that_it_ended() {
+        let intake = Intake::new("h.".to_owned());
+        for (queue, body) in [("q", "taken"), ("q", "waits"), ("other", "stays")] {
+            let copy = intake.heard(Queue::Control, queue, report(body));
+            assert!(copy.is_none(), "{body}");
+        }
+        let taken = ready(&intake, 1);
+        intake.hold(&taken[0].receipt, Duration::ZERO);
+        intake.heard(Queue::Control, "q", Heard::Ended(None));
+        for body in ["taken", "waits"] {
+            let copy = intake.heard(Queue::Control, "q", report(body));
+            assert!(copy.is_none(), "{body} was taken for a copy, and is lost");
+        }
+        assert_eq!(bodies(&ready(&intake, 9)), ["stays", "taken", "waits"]);
     }
 
     #[test]
