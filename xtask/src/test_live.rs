@@ -2,9 +2,10 @@
 //!
 //! A test target is live when it lies in `live-tests`, or its name begins with `live`, or its
 //! source reads a `MESH_TEST_` variable. In `live-tests` the name of a target says what it
-//! needs: `loopback*` no server, `amqp*` and `*_amqp` a RabbitMQ, `faults*` a NATS server that is
-//! killed and stopped on the way, any other a NATS server. Elsewhere the variable it reads says
-//! it. Those that need a RabbitMQ run once for each there is: the installed one, and a newer.
+//! needs: `loopback*` no server, `amqp*` and `*_amqp` a RabbitMQ, `*_both` and those whose mesh is
+//! on both a NATS server as well, `faults*` a NATS server that is killed and stopped on the way, any
+//! other a NATS server. Elsewhere the variable it reads says it. Those that need a RabbitMQ run once
+//! for each there is: the installed one, and a newer.
 
 mod brokers;
 
@@ -43,6 +44,8 @@ enum Need {
     Loopback,
     Nats,
     Amqp,
+    /// A NATS server and a RabbitMQ.
+    Both,
     Faults,
 }
 
@@ -67,6 +70,7 @@ impl Options {
             Need::Loopback => self.over(Bus::Loopback),
             Need::Nats => self.over(Bus::Nats),
             Need::Amqp => self.over(Bus::Amqp),
+            Need::Both => self.only.is_none(),
             Need::Faults => self.faults && self.over(Bus::Nats),
         }
     }
@@ -91,13 +95,18 @@ pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
     let others = live(
         &metadata,
-        &|need| need != Need::Amqp && options.wants(need),
+        &|need| !needs_broker(need) && options.wants(need),
         &read,
     );
     let variables: Variables = server.into_iter().map(|it| (SERVER, it)).collect();
     let mut outcome = run_all(&others, "", &variables, tally);
     if options.over(Bus::Amqp) {
-        let run = over_amqp(&metadata, brokers::all(), tally);
+        let targets = live(
+            &metadata,
+            &|need| needs_broker(need) && options.wants(need),
+            &read,
+        );
+        let run = over_amqp(&targets, brokers::all(), &variables, tally);
         outcome = outcome.and(run);
     }
     outcome?;
@@ -105,13 +114,17 @@ pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+const fn needs_broker(need: Need) -> bool {
+    matches!(need, Need::Amqp | Need::Both)
+}
+
 /// Runs the targets that need a RabbitMQ against each there is. Where one cannot be had they fail, and nothing else does.
 fn over_amqp(
-    metadata: &Metadata,
+    targets: &[(String, Vec<String>)],
     brokers: Result<Vec<brokers::Broker>>,
+    variables: &Variables,
     tally: &mut Tally,
 ) -> Result<()> {
-    let targets = live(metadata, &|need| need == Need::Amqp, &read);
     let brokers = brokers.with_context(|| {
         let named = targets.iter().flat_map(|(_, targets)| targets);
         let names: Vec<&str> = named.map(String::as_str).collect();
@@ -124,7 +137,12 @@ fn over_amqp(
     for broker in &brokers {
         let watch = Stopwatch::start();
         let against = format!(" against {broker}");
-        let run = run_all(&targets, &against, broker.variables(), tally);
+        let both: Variables = variables
+            .iter()
+            .chain(broker.variables())
+            .cloned()
+            .collect();
+        let run = run_all(targets, &against, &both, tally);
         let seconds = watch.elapsed().as_secs();
         step(format_args!("over AMQP{against}: {seconds} s"));
         outcome = outcome.and(run);
@@ -196,8 +214,11 @@ fn live(
 
 fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> Option<Need> {
     if package.name == "live-tests" {
+        let on_both = || read(Path::new(&target.src_path)).contains("Site::on_both");
         return Some(if target.name.starts_with("loopback") {
             Need::Loopback
+        } else if target.name.ends_with("_both") || on_both() {
+            Need::Both
         } else if target.name.starts_with("amqp") || target.name.ends_with("_amqp") {
             Need::Amqp
         } else if target.name.starts_with("faults") {
@@ -243,7 +264,7 @@ mod tests {
         };
         let metadata = json!({
             "packages": [
-                package("live-tests", &["loopback_flow", "enrolment", "amqp_flow", "bus_amqp", "faults_of_the_store"]),
+                package("live-tests", &["loopback_flow", "enrolment", "amqp_flow", "bus_amqp", "bus_both", "leaving", "faults_of_the_store"]),
                 package("mesh-nats", &["live_bus", "reads_the_variable", "offline"]),
                 package("mesh-amqp", &["live_broker"]),
                 package("mesh-wire", &["bytes"]),
@@ -256,6 +277,7 @@ mod tests {
             let reads = match path.to_str() {
                 Some("reads_the_variable") => "MESH_TEST_NATS",
                 Some("live_broker") => "MESH_TEST_AMQP",
+                Some("leaving") => "Site::on_both",
                 _ => "",
             };
             reads.to_owned()
@@ -278,9 +300,10 @@ mod tests {
             "resolve": {"nodes": []},
         });
         let metadata: Metadata = serde_json::from_value(metadata).unwrap();
+        let targets = live(&metadata, &needs_broker, &|_| String::new());
         let mut tally = Tally::default();
         let none = Err(anyhow::anyhow!("run `cargo xtask setup`"));
-        let error = over_amqp(&metadata, none, &mut tally).unwrap_err();
+        let error = over_amqp(&targets, none, &Variables::new(), &mut tally).unwrap_err();
         assert_eq!(
             format!("{error:#}"),
             "these have no broker: amqp_flow: run `cargo xtask setup`"
@@ -301,7 +324,14 @@ mod tests {
             [
                 of(
                     "live-tests",
-                    &["loopback_flow", "enrolment", "amqp_flow", "bus_amqp"]
+                    &[
+                        "loopback_flow",
+                        "enrolment",
+                        "amqp_flow",
+                        "bus_amqp",
+                        "bus_both",
+                        "leaving"
+                    ]
                 ),
                 of_nats.clone(),
                 of("mesh-amqp", &["live_broker"]),
@@ -338,6 +368,8 @@ mod tests {
             "enrolment",
             "amqp_flow",
             "bus_amqp",
+            "bus_both",
+            "leaving",
             "faults_of_the_store",
         ];
         assert_eq!(all, every);
