@@ -1,6 +1,6 @@
 //! A node's way from one bus to the other.
 
-use mesh_control::{Command, CommandError, Effect};
+use mesh_control::{Command, CommandError, Effect, MovingStatus, NodeState};
 use mesh_derive::Plan;
 use mesh_model::{
     BusKind, Declared, Home, InstanceRef, Moving, NodeName, NodeRecord, Placement, Principal,
@@ -273,4 +273,39 @@ fn a_proof_of_an_offer_that_was_taken_back_proves_nothing_of_the_next() {
     rig.pass(1_000);
     assert!(matches!(record(&rig).moving, Some(Moving::Proving { .. })));
     assert_eq!(record(&rig).bus, BusKind::Nats);
+}
+
+#[test]
+fn status_shows_where_a_node_is_and_how_far_and_is_not_as_declared_while_it_leaves() {
+    let mut rig = rig();
+    let shown = |rig: &Rig| {
+        let node = rig.core.status(rig.time()).nodes.remove(0);
+        (node.bus, node.moving, node.state)
+    };
+    let report = rig.report("a", 1);
+    rig.hear_on(BusKind::Nats, says(&report));
+    let heartbeat = rig.heartbeat("a", 1);
+    let _heard = rig.beat(heartbeat);
+    assert_eq!(rig.core.status(rig.time()).buses, BusKind::ALL);
+    assert_eq!(shown(&rig), (BusKind::Nats, None, NodeState::Ready));
+
+    rig.command(go(BusKind::Amqp)).unwrap().unwrap();
+    let (bus, moving, _) = shown(&rig);
+    let Some(MovingStatus::Proving { to, since }) = moving else {
+        panic!("{moving:?}");
+    };
+    assert_eq!((bus, to), (BusKind::Nats, BusKind::Amqp));
+    assert_eq!(since, rig.time());
+
+    let report = rig.report("a", 7);
+    rig.hear_on(BusKind::Amqp, says(&report));
+    let from = BusKind::Nats;
+    let leaving = Some(MovingStatus::Leaving { from });
+    let expected = (BusKind::Amqp, leaving, NodeState::Converging);
+    assert_eq!(shown(&rig), expected);
+    let waiting = rig.core.status(rig.time()).waiting_for;
+    assert!(
+        waiting.contains(&"node a: leaving nats".to_owned()),
+        "{waiting:?}"
+    );
 }
