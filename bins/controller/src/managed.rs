@@ -47,6 +47,16 @@ pub(crate) struct Vouching {
     pub(crate) fingerprint: CaFingerprint,
 }
 
+impl Vouching {
+    /// By an authority of the mesh's own.
+    fn by(authority: &mesh_auth::tls::Authority) -> Self {
+        Self {
+            pem: authority.certificate_pem().to_owned(),
+            fingerprint: authority.fingerprint(),
+        }
+    }
+}
+
 impl Reach {
     /// The same, as nodes are told that are to move there.
     pub(crate) fn place(&self) -> BusPlace {
@@ -129,10 +139,7 @@ pub(crate) async fn start(
         server: Some(server),
         reach: Reach {
             urls,
-            ca: Some(Vouching {
-                pem: certificates.authority.certificate_pem().to_owned(),
-                fingerprint: certificates.authority.fingerprint(),
-            }),
+            ca: Some(Vouching::by(&certificates.authority)),
             facts: facts(),
         },
     })
