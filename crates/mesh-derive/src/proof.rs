@@ -9,7 +9,7 @@ mod complement;
 mod harmless;
 mod manner;
 mod near;
-mod others;
+pub(crate) mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,6 +19,7 @@ use mesh_model::{
 };
 use serde::{Deserialize, Serialize};
 
+pub(crate) use allowed::WORD;
 pub use manner::{BROKEN_JSON, Manner, manner};
 
 use crate::plan::Plan;

@@ -11,6 +11,7 @@ mod fault;
 mod lay;
 mod pattern;
 mod policy;
+pub mod proof;
 mod queue;
 mod rights;
 mod user;

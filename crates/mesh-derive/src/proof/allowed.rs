@@ -52,4 +52,4 @@ pub(super) fn concrete(filter: &Filter) -> Subject {
 }
 
 /// What stands for a wildcard: a name anybody could have.
-pub(super) const WORD: &str = "mesh-probe";
+pub(crate) const WORD: &str = "mesh-probe";

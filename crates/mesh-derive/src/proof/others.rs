@@ -13,16 +13,16 @@ use crate::proof::Extent;
 use crate::subject;
 
 /// A principal's name, as everything that could be called the same.
-pub(super) struct Namesakes {
-    pub(super) node: NodeName,
-    pub(super) module: ModuleName,
-    pub(super) seat: SeatName,
-    pub(super) token: TokenId,
+pub(crate) struct Namesakes {
+    pub(crate) node: NodeName,
+    pub(crate) module: ModuleName,
+    pub(crate) seat: SeatName,
+    pub(crate) token: TokenId,
 }
 
 impl Namesakes {
     /// Nothing for a name nothing else may have: the controller's.
-    pub(super) fn of(principal: &Principal) -> Option<Self> {
+    pub(crate) fn of(principal: &Principal) -> Option<Self> {
         let (of, module, node) = match principal {
             Principal::Controller => return None,
             Principal::Node(node) => (node.as_str(), None, Some(node)),
@@ -48,7 +48,7 @@ impl Namesakes {
     }
 
     /// The principals there would be of that name.
-    pub(super) fn principals(&self) -> [Principal; 4] {
+    pub(crate) fn principals(&self) -> [Principal; 4] {
         let (node, module) = (self.node.clone(), self.module.clone());
         [
             Principal::Node(node.clone()),
@@ -60,7 +60,7 @@ impl Namesakes {
 }
 
 /// The principals that are held against one, of each kind the nearest.
-pub(super) fn principals<'a>(
+pub(crate) fn principals<'a>(
     plan: &'a Plan,
     around: Option<&Namesakes>,
     extent: Extent,
@@ -84,7 +84,7 @@ pub(super) fn principals<'a>(
 }
 
 /// The streams: the mesh's own, and the nearest seats'.
-pub(super) fn streams<'a>(
+pub(crate) fn streams<'a>(
     plan: &'a Plan,
     around: Option<&Namesakes>,
     extent: Extent,
@@ -97,7 +97,7 @@ pub(super) fn streams<'a>(
 }
 
 /// The nearest consumers of each of those streams.
-pub(super) fn consumers<'a>(
+pub(crate) fn consumers<'a>(
     plan: &'a Plan,
     around: Option<&Namesakes>,
     extent: Extent,

@@ -114,7 +114,7 @@ fn followed(
 }
 
 /// The queue a consumer is: nothing for those of the controller on what is for it alone, which are always there.
-fn queue_of(consumer: &ConsumerSpec) -> Option<Queue> {
+pub(super) fn queue_of(consumer: &ConsumerSpec) -> Option<Queue> {
     let (stream, name) = (consumer.consumer.stream(), consumer.consumer.name());
     if *stream == subject::nodes_stream() {
         return name.parse().ok().map(Queue::Node);

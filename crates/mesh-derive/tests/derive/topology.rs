@@ -4,6 +4,7 @@ mod addresses;
 mod faults;
 mod limits;
 mod patterns;
+mod proof;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
