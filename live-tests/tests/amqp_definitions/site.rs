@@ -124,11 +124,9 @@ fn mesh() -> anyhow::Result<Records> {
         };
         records.nodes.insert(node.parse()?, record);
     }
-    records
-        .declared
-        .seats
-        .insert("mail".parse()?, Some("mailer".parse()?));
-    records.declared.seats.insert("spare".parse()?, None);
+    let seats = &mut records.declared.seats;
+    seats.insert("mail".parse()?, Some("mailer".parse()?));
+    seats.insert("spare".parse()?, None);
     let mailer = Manifest {
         emits: ["sent".parse()?].into(),
         follows: ["shop.order.placed".parse()?, "shop.announced".parse()?].into(),
