@@ -65,7 +65,7 @@ impl Settings {
             mesh,
             bus,
             places: Places::new(),
-            move_patience: 120_000,
+            move_patience: 90_000,
             own_keys: BTreeSet::new(),
             window: Limits::default(),
             bounds: Bounds::default(),

@@ -165,7 +165,7 @@ fn a_node_that_is_not_heard_there_in_time_stays_as_it_was() {
     let before = record(&rig).clone();
     let key = instance_record(&rig);
     rig.command(go(BusKind::Amqp)).unwrap().unwrap();
-    rig.pass(119_000);
+    rig.pass(89_000);
     assert!(record(&rig).moving.is_some());
     rig.pass(2_000);
     assert_eq!(record(&rig), &before);
