@@ -89,6 +89,7 @@ fn matrix(rows: &[VerifiedPrincipal]) -> String {
 fn verdict(row: &VerifiedPrincipal) -> String {
     let what = match (row.not_asked.is_some(), row.differences.len()) {
         (true, _) => "not asked".to_owned(),
+        (false, 0) if row.held > 0 => format!("as derived, {} held by the reader", row.held),
         (false, 0) => "as derived".to_owned(),
         (false, some) => format!("{some} differ"),
     };
@@ -180,6 +181,7 @@ mod tests {
             allowed: 6,
             refused: 80,
             injections: 3,
+            held: 0,
             untried: 0,
             differences: vec!["node/a publish x: must be refused, and was allowed".into()],
             bus: None,
@@ -200,12 +202,20 @@ mod tests {
             allowed: 0,
             refused: 0,
             injections: 0,
+            held: 0,
             untried: 0,
             differences: Vec::new(),
             bus,
             not_asked: not_asked.map(str::to_owned),
         };
         for (row, expected) in [
+            (
+                VerifiedPrincipal {
+                    held: 7,
+                    ..row(None, None)
+                },
+                "as derived, 7 held by the reader",
+            ),
             (row(None, None), "as derived"),
             (row(Some(Nats), None), "nats: as derived"),
             (row(Some(Amqp), Some("why")), "amqp: not asked"),

@@ -16,9 +16,11 @@ use serde_json::{Value, json};
 
 use crate::definitions::{Document, Identity, Names, Part, difference, with_permissions};
 use crate::epoch::Epoch;
+use crate::guests::is_guest;
 use crate::management::{Management, part};
 
 pub(crate) use found::Found;
+pub(crate) use users::is_closed;
 
 /// What was asserted last: by it one knows what the mesh itself no longer derives, and what a sweep must find.
 #[derive(Debug, Default)]
@@ -186,7 +188,8 @@ impl Asserting<'_> {
             }
         }
         for user in with_permissions(&self.found) {
-            if names.whose(user).is_none() && user != self.management.user {
+            let known = names.whose(user).is_some() || is_guest(&names.users, user);
+            if !known && user != self.management.user {
                 self.done.strays.push(format!("user {user}"));
             }
         }
@@ -228,6 +231,11 @@ pub(crate) async fn make_missing(
 }
 
 impl Memory {
+    /// Whether this is what was asserted last.
+    pub(crate) fn is(&self, wanted: &Document) -> bool {
+        self.wanted == *wanted
+    }
+
     /// The worst that was asserted and is no longer there, or not as it was.
     pub(crate) fn disturbed(&self, found: &Document) -> Option<Disturbance> {
         let gone = self.wanted.beyond(found).map(|(kind, identity, _)| {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_bus::{
-    Asserted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link, Settlement,
+    Asserted, Attempted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link,
+    Prober, Proven, Settlement, UnprovenError,
 };
+use mesh_derive::proof::Act;
 use mesh_derive::topology::{
     BrokerFacts, BrokerVersion, Queue as Of, QueueKind, Topology, topology,
 };
@@ -53,14 +55,14 @@ pub struct AmqpController {
     vhost: String,
     reached: BrokerVersion,
     encrypted: bool,
-    bounds: Bounds,
+    pub(crate) bounds: Bounds,
     queues: QueueKind,
-    management: Arc<Management>,
-    epoch: Arc<Epoch>,
-    consuming: Arc<Line>,
+    pub(crate) management: Arc<Management>,
+    pub(crate) epoch: Arc<Epoch>,
+    pub(crate) consuming: Arc<Line>,
     publisher: Publisher,
-    memory: Arc<Mutex<Memory>>,
-    disturbed: Arc<Disturbed>,
+    pub(crate) memory: Arc<Mutex<Memory>>,
+    pub(crate) disturbed: Arc<Disturbed>,
     link: watch::Receiver<Link>,
     intake: Arc<Intake>,
     /// When to look again who took over last.
@@ -134,7 +136,7 @@ impl AmqpController {
         self.publisher.line().hang_up().await;
     }
 
-    fn broker(&self, version: BrokerVersion) -> BrokerFacts {
+    pub(crate) fn broker(&self, version: BrokerVersion) -> BrokerFacts {
         BrokerFacts {
             vhost: self.vhost.clone(),
             version,
@@ -158,7 +160,7 @@ impl AmqpController {
         Ok(topology(&nothing, &self.bounds, &self.broker(version)))
     }
 
-    async fn found(&self) -> Result<Found, BusError> {
+    pub(crate) async fn found(&self) -> Result<Found, BusError> {
         let found = Found::read(&self.management, &self.vhost).await?;
         check_version(&self.management, found.version)?;
         Ok(found)
@@ -370,6 +372,19 @@ impl ControllerBus for AmqpController {
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
         let timeout = self.intake.timeout();
         findings(&self.management, self.queues, self.encrypted, timeout).await
+    }
+
+    async fn prove(&self, plan: &Plan, probers: &[Prober]) -> Result<Vec<Proven>, UnprovenError> {
+        self.prove_all(plan, probers).await
+    }
+
+    async fn attempt(
+        &self,
+        plan: &Plan,
+        prober: &Prober,
+        act: &Act,
+    ) -> Result<Attempted, UnprovenError> {
+        self.attempt_one(plan, prober, act).await
     }
 }
 

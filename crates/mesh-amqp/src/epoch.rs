@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use crate::asserting::write;
 use crate::credential::{Credential, password_hash};
 use crate::definitions::{Document, Names};
+use crate::guests::Guests;
 use crate::line::Login;
 use crate::management::{Management, part};
 
@@ -36,6 +37,7 @@ pub(crate) struct Epoch {
     vhost: String,
     users: String,
     login: Mutex<Option<Login>>,
+    guests: Arc<Guests>,
 }
 
 impl Epoch {
@@ -45,7 +47,13 @@ impl Epoch {
             vhost: vhost.to_owned(),
             users: users.to_owned(),
             login: Mutex::default(),
+            guests: Arc::default(),
         }
+    }
+
+    /// Who is let in for a proof.
+    pub(crate) fn guests(&self) -> Arc<Guests> {
+        Arc::clone(&self.guests)
     }
 
     /// As whom this controller logs in, once its epoch began.

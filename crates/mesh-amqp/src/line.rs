@@ -70,6 +70,11 @@ impl Line {
         }
     }
 
+    /// Another's connection to the same broker.
+    pub(crate) fn beside(&self, login: Login) -> Self {
+        Self::new(Arc::clone(&self.endpoint), Some(login), self.seed)
+    }
+
     /// As another from now on.
     pub(crate) async fn log_in_as(&self, login: Login) {
         *self.login.lock().unwrap_or_else(PoisonError::into_inner) = Some(login);

@@ -213,6 +213,9 @@ pub struct VerifiedPrincipal {
     pub refused: usize,
     /// How many replies that name what is not its own to reach.
     pub injections: usize,
+    /// How many the bus lets happen although no grant allows them, and their readers do not believe.
+    #[serde(default)]
+    pub held: usize,
     /// How many were not tried: those of a module that its instances show, or those after a connection ended.
     pub untried: usize,
     /// Each operation that went otherwise than derived, in words.

@@ -49,6 +49,8 @@ pub struct Proven {
     pub refused: usize,
     /// How many replies that name what is not its own to reach.
     pub injections: usize,
+    /// How many the bus lets happen although no grant allows them, and whoever reads them does not believe.
+    pub held: usize,
     /// How many were not tried: a module that has no inbox cannot listen and leave what waits alone, and its instances show
     /// the same; or the connection had ended, of which a difference tells.
     pub untried: usize,

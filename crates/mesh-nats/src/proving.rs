@@ -41,6 +41,7 @@ impl NatsController {
                 allowed: tried.allowed,
                 refused: tried.refused,
                 injections: tried.injections,
+                held: 0,
                 untried: tried.untried,
                 differences: differences(&proof, principal),
             })

@@ -42,6 +42,7 @@ impl Asserting<'_> {
             self.done.written.push(format!("user {user}: changed"));
         }
         self.remove_users(wanted, names).await?;
+        self.remove_guests(names).await?;
         let mut all = Document::default();
         for (user, rows) in more {
             all.extend(rows);
@@ -121,9 +122,24 @@ impl Asserting<'_> {
         }
         Ok(())
     }
+
+    /// Whom a proof let in that nobody waits for any more: its controller was killed.
+    async fn remove_guests(&mut self, names: &Names) -> Result<(), BusError> {
+        let guests = self.epoch.guests();
+        let users = self.found.all(Part::Users);
+        let users = users.filter_map(|(identity, _)| identity.first().cloned());
+        let left: Vec<String> = users
+            .filter(|user| guests.is_left_behind(&names.users, user))
+            .collect();
+        for user in left {
+            self.epoch.remove(&user).await?;
+            self.done.written.push(format!("user {user}: removed"));
+        }
+        Ok(())
+    }
 }
 
-fn is_closed(row: &Value) -> bool {
+pub(crate) fn is_closed(row: &Value) -> bool {
     let pattern = |field| row.get(field).and_then(Value::as_str);
     pattern("write") == Some(NOTHING) && pattern("read") == Some(NOTHING)
 }
