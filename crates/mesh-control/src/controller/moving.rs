@@ -3,7 +3,7 @@
 //! Until it has reported there, on the declaration that offers it, it stays where it is, and nothing is taken from it. Then
 //! that bus is its own; and its modules may do something there only once they may do nothing where they were.
 
-use mesh_model::{BusKind, Moving, NodeName, NodeRecord, Principal, Report, Timestamp};
+use mesh_model::{BusKind, Moving, NodeName, NodeRecord, Principal, Records, Report, Timestamp};
 
 use super::Controller;
 use super::lane::{Origin, audit};
@@ -105,6 +105,26 @@ impl<M: Mint> Controller<M> {
         let audit = audit(&next, now, &who, &what);
         self.store_change(Origin::Nobody, next, Some(audit), effects);
     }
+}
+
+/// The records there are once every node on its way has arrived, its modules with it; nothing where none is.
+pub(super) fn arrived(records: &Records) -> Option<Records> {
+    let mut nodes = records.nodes.values();
+    if nodes.all(|record| record.moving.is_none()) {
+        return None;
+    }
+    let mut arrived = records.clone();
+    for record in arrived.nodes.values_mut() {
+        if let Some(Moving::Proving { to, key, .. }) = record.moving.take() {
+            (record.bus, record.key) = (to, key);
+        }
+    }
+    for (instance, record) in &mut arrived.instances {
+        if let Some(node) = arrived.nodes.get(&instance.node) {
+            record.bus = node.bus;
+        }
+    }
+    Some(arrived)
 }
 
 /// Takes a step, if that is where the node is, and says what it was.

@@ -7,6 +7,7 @@ use mesh_derive::{Plan, derive, in_parts};
 use mesh_model::{BusFacts, BusKind, Declaration, Generation, NodeName, Records, Timestamp};
 
 use super::lane::Origin;
+use super::moving::arrived;
 use super::{Controller, Settings};
 use crate::amend::CommandError;
 use crate::effect::{Effect, Note};
@@ -148,12 +149,20 @@ impl<M: Mint> Controller<M> {
         self.settings.plan(&self.records)
     }
 
-    /// Whether what would be derived from these records holds together.
+    /// Whether what would be derived from these records holds together, now and once every node on its way is there: the
+    /// steps of a move are nobody's commands, and there is nobody to refuse them to.
     pub(crate) fn sound(&self, records: &Records) -> Result<(), CommandError> {
-        let plan = self.settings.plan(records);
-        self.settings
-            .sound(&plan, &records.bus)
-            .map_err(CommandError::Plan)
+        let holds = |records: &Records| {
+            let plan = self.settings.plan(records);
+            self.settings.sound(&plan, &records.bus)
+        };
+        holds(records).map_err(CommandError::Plan)?;
+        let Some(arrived) = arrived(records) else {
+            return Ok(());
+        };
+        holds(&arrived).map_err(|why| {
+            CommandError::Plan(format!("once each node on its way has arrived: {why}"))
+        })
     }
 
     /// The records are others: what was worked out from those before is forgotten, and what was known of nodes and

@@ -336,16 +336,9 @@ fn a_preview_names_nodes_that_are_not_enrolled_also_when_nothing_would_change() 
     assert_eq!(again.warnings, expected);
 }
 
-/// 400 events with nothing in common: their names make a pattern that a RabbitMQ does not read.
 #[test]
 fn what_does_not_fit_into_the_broker_is_refused_before_it_is_declared() {
-    let mut large = declared(None, &[("x", &["a"])]);
-    let shop = large.modules.values_mut().next().unwrap();
-    let scattered = |n: u64| {
-        let digits = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        named(&format!("{:016x}", digits ^ (digits >> 29)))
-    };
-    shop.emits = (0..400).map(scattered).collect();
+    let large = larger_than_a_broker_takes();
     let preview = |rig: &Rig| rig.core.preview(&large).map(drop);
     let join = |mut rig: Rig| {
         rig.join("a", 'A');

@@ -203,6 +203,39 @@ fn what_cannot_be_moved_is_refused_with_the_reason() {
 }
 
 #[test]
+fn what_would_not_fit_where_a_node_goes_is_refused_before_it_goes_and_while_it_does() {
+    let mut rig = Rig::on_both();
+    rig.join("a", 'A');
+    let apply = |declared| Command::Apply {
+        declared,
+        if_revision: None,
+    };
+    let large = larger_than_a_broker_takes();
+    rig.command(apply(large.clone())).unwrap().unwrap();
+    let before = record(&rig).clone();
+    let said = rig.command(go(BusKind::Amqp)).unwrap().unwrap_err();
+    let said = said.to_string();
+    assert!(
+        said.contains("once each node on its way has arrived: module/x@a: what it may write"),
+        "{said}"
+    );
+    assert_eq!(record(&rig), &before);
+
+    let small = declared(None, &[("x", &["a"])]);
+    rig.command(apply(small)).unwrap().unwrap();
+    rig.command(go(BusKind::Amqp)).unwrap().unwrap();
+    let refused = |rig: &mut Rig| rig.command(apply(large.clone())).unwrap().is_err();
+    assert!(refused(&mut rig), "while it is offered");
+    let report = rig.report("a", 7);
+    rig.hear_on(BusKind::Amqp, says(&report));
+    assert!(matches!(record(&rig).moving, Some(Moving::Leaving { .. })));
+    assert!(refused(&mut rig), "while it leaves");
+    rig.pass(1_000);
+    assert_eq!(record(&rig).moving, None);
+    assert!(refused(&mut rig), "and when it is there");
+}
+
+#[test]
 fn a_controller_that_is_killed_on_the_way_goes_on_where_the_node_is() {
     for kill_after in 0..3 {
         let mut rig = rig();

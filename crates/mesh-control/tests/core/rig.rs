@@ -106,8 +106,18 @@ pub(crate) fn settings() -> Settings {
     settings
 }
 
+fn broker() -> BrokerFacts {
+    BrokerFacts {
+        vhost: "mesh".to_owned(),
+        version: BrokerVersion::PROVES_SENDER,
+        queues: QueueKind::Classic,
+        users: String::new(),
+    }
+}
+
 fn settings_of_both() -> Settings {
     let mut settings = settings();
+    settings.broker = Some(broker());
     for (bus, url) in [
         (BusKind::Nats, "tls://bus.example:4222"),
         (BusKind::Amqp, "amqps://bus.example/mesh"),
@@ -135,12 +145,7 @@ impl Rig {
     /// A new mesh over RabbitMQ.
     pub(crate) fn over_amqp() -> Self {
         let mut told = settings();
-        told.broker = Some(BrokerFacts {
-            vhost: "mesh".to_owned(),
-            version: BrokerVersion::PROVES_SENDER,
-            queues: QueueKind::Classic,
-            users: String::new(),
-        });
+        told.broker = Some(broker());
         Self::told(
             told,
             BTreeMap::new(),
@@ -462,6 +467,20 @@ pub(crate) fn manifest(name: &str) -> Manifest {
         can_hold: BTreeSet::from([named("desk")]),
         sends_to: BTreeSet::new(),
     }
+}
+
+/// Module `x` on node `a` with 400 events that have nothing in common: their names make a pattern that a RabbitMQ does not
+/// read.
+pub(crate) fn larger_than_a_broker_takes() -> Declared {
+    let mut large = declared(None, &[("x", &["a"])]);
+    let scattered = |n: u64| {
+        let digits = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        named(&format!("{:016x}", digits ^ (digits >> 29)))
+    };
+    if let Some(module) = large.modules.get_mut(&named::<ModuleName>("x")) {
+        module.emits = (0..400).map(scattered).collect();
+    }
+    large
 }
 
 /// Modules `x` and `y`, seat `desk`, and each module placed on the nodes named.
