@@ -16,12 +16,16 @@ pub(super) type Parts = BTreeMap<BusKind, Plan>;
 /// One step: what each of these buses is brought to, in any order. It is taken before the next is begun.
 pub(super) type Step = BTreeMap<BusKind, Plan>;
 
-/// The steps from what the buses may hold to what they are to hold. Where that is not known of one, because a controller
+/// The steps from what the buses may hold to what they are to hold. Where that is known of neither, because a controller
 /// before asserted it, care is only taken that nobody begins to read a seat's queue on one bus before everybody who may
 /// not has stopped on the other.
 pub(super) fn steps(held: &Held, next: &Parts) -> Vec<Step> {
-    if next.keys().any(|bus| !held.contains_key(bus)) {
-        return first_steps(next);
+    let unknown = next.iter().filter(|(bus, _)| !held.contains_key(bus));
+    let unknown: Vec<(&BusKind, &Plan)> = unknown.collect();
+    match unknown.as_slice() {
+        [] => {}
+        [(bus, plan)] => return steps_around(**bus, plan, held, next),
+        _ => return first_steps(next),
     }
     let changes = |bus: BusKind, changes: fn(&Plan, &Plan) -> bool| {
         let held = held.get(&bus).into_iter().flatten();
@@ -38,13 +42,23 @@ pub(super) fn steps(held: &Held, next: &Parts) -> Vec<Step> {
         }
         granting.insert(*bus, plan.clone());
         if loses(*bus) {
-            let held = held.get(bus).into_iter().flatten();
-            let less = held.fold(plan.clone(), |less, held| without_what_is_new(held, less));
-            withdrawing.insert(*bus, less);
+            withdrawing.insert(*bus, without_what_is_new_to(held.get(bus), plan));
         }
     }
     let steps = [withdrawing, granting].into_iter();
     steps.filter(|step| !step.is_empty()).collect()
+}
+
+/// Where of one nothing is known: what the others lose first, then that one, and last what the others gain. Nobody there
+/// loses what he keeps, however long the one is away.
+fn steps_around(unknown: BusKind, plan: &Plan, held: &Held, next: &Parts) -> Vec<Step> {
+    let others = || next.iter().filter(|(bus, _)| **bus != unknown);
+    let less = others().map(|(bus, plan)| (*bus, without_what_is_new_to(held.get(bus), plan)));
+    let whole = others().map(|(bus, plan)| (*bus, plan.clone()));
+    let (less, whole): (Step, Step) = (less.collect(), whole.collect());
+    let last = (less != whole).then_some(whole);
+    let steps = [less, Step::from([(unknown, plan.clone())])].into_iter();
+    steps.chain(last).collect()
 }
 
 /// One bus after the other. The first is the one with fewer holders of seats; where it has any, they begin to read last.
@@ -76,6 +90,12 @@ fn within(plan: &Plan, other: &Plan) -> bool {
             let (grant, other) = (plan.grants.get(of), other.grants.get(of));
             grant.is_none_or(|grant| other.is_some_and(|other| *grant == covered(grant, other)))
         })
+}
+
+/// The same of each of the plans a bus may show.
+fn without_what_is_new_to(held: Option<&Vec<Plan>>, plan: &Plan) -> Plan {
+    let held = held.into_iter().flatten();
+    held.fold(plan.clone(), |less, held| without_what_is_new(held, less))
 }
 
 /// A plan's definitions, and of what it gives that which was there before.

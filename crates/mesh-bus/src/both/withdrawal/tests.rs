@@ -232,6 +232,28 @@ proptest! {
     }
 
     #[test]
+    fn where_nothing_is_known_of_one_bus_nobody_on_the_other_loses_what_he_keeps(
+        before in any_mesh(), next in any_mesh(), unknown in 0..2_usize
+    ) {
+        let (before, next) = (parts(before), parts(next));
+        let mut held = known(&before);
+        let unknown = BusKind::ALL[unknown];
+        held.remove(&unknown);
+        let other = unknown.other();
+        let (was, to_be) = (rights(&before[&other]), rights(&next[&other]));
+        let kept: BTreeSet<&String> = was.intersection(&to_be).collect();
+        let steps = steps(&held, &next);
+        for order in ORDERS {
+            let ended = taken(&before, &steps, order, &mut |now| {
+                law(&before, now, &next, rights);
+                let there = rights(&now[&other]);
+                assert!(kept.iter().all(|right| there.contains(*right)));
+            });
+            prop_assert_eq!(&ended, &next);
+        }
+    }
+
+    #[test]
     fn where_nothing_is_known_no_seat_is_read_on_both_buses_by_mistake(
         before in any_mesh(), next in any_mesh()
     ) {
@@ -302,6 +324,23 @@ fn in_the_first_step_of_a_hand_over_nobody_reads_the_seat_and_all_else_goes_on()
         assert_eq!(rights(less), kept);
         assert_eq!(less.streams, next[bus].streams);
         assert_eq!(less.consumers, next[bus].consumers);
+    }
+}
+
+/// One that is away for long is forgotten in the end: the other must not pay for it each time that is tried again.
+#[test]
+fn where_one_is_forgotten_the_holders_on_the_other_go_on_while_it_is_away() {
+    let each = parts(Mesh {
+        holds: [Some(0), Some(1)],
+        ..mesh(None)
+    });
+    for away in BusKind::ALL {
+        let mut held = known(&each);
+        held.remove(&away);
+        let steps = steps(&held, &each);
+        let there = away.other();
+        assert_eq!(about(&steps), [vec![there], vec![away]]);
+        assert_eq!(steps[0][&there], each[&there]);
     }
 }
 
