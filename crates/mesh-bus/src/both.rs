@@ -35,8 +35,8 @@ pub struct Both<N: ControllerBus, A: ControllerBus> {
     known: std::sync::Mutex<Known>,
     /// Nodes told something on one bus and not yet on the other.
     telling: std::sync::Mutex<BTreeMap<NodeName, Telling>>,
-    /// What goes on beside.
-    _beside: JoinSet<()>,
+    /// What goes on beside. Looked at when something is taken: a panic there is not to go unheard.
+    beside: std::sync::Mutex<JoinSet<()>>,
 }
 
 /// What settling a message takes: its bus's.
@@ -78,7 +78,7 @@ where
             asserting: Mutex::default(),
             known: std::sync::Mutex::default(),
             telling: std::sync::Mutex::default(),
-            _beside: beside,
+            beside: std::sync::Mutex::new(beside),
         }
     }
 }
@@ -95,5 +95,34 @@ impl<N: ControllerBus, A: ControllerBus> std::fmt::Debug for Both<N, A> {
         f.debug_struct("Both")
             .field("link", &*self.link.borrow())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures_util::FutureExt;
+    use mesh_model::BusFacts;
+
+    use super::*;
+    use crate::loopback::Loopback;
+
+    #[tokio::test]
+    async fn a_panic_while_something_is_carried_ends_who_takes() {
+        let [nats, amqp] =
+            BusKind::ALL.map(|kind| Loopback::standing_for(kind, BusFacts::default()).controller());
+        let both = Both::new(nats, amqp);
+        let end = both
+            .beside
+            .lock()
+            .unwrap()
+            .spawn(async { panic!("carried") });
+        while !end.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let taken = AssertUnwindSafe(both.take(1)).catch_unwind().await;
+        let said = taken.unwrap_err();
+        assert_eq!(said.downcast_ref(), Some(&"carried"));
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::withdrawal::{Parts, Step, steps};
 use super::{Both, BothReceipt};
 use crate::carrier::Carrier;
+use crate::ended::came_to_its_end;
 use crate::proof::{Attempted, Prober, Proven, UnprovenError};
 use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Link};
 
@@ -40,6 +41,13 @@ where
             return Err(BusError::Away(what));
         }
         Ok(places)
+    }
+
+    /// Nobody would know that nothing is carried any more.
+    fn is_carried(&self) {
+        if let Some(ended) = locked(&self.beside).try_join_next() {
+            came_to_its_end(ended);
+        }
     }
 
     async fn step(&self, step: Step) -> Result<Asserted, BusError> {
@@ -169,6 +177,7 @@ where
     }
 
     async fn take(&self, max: usize) -> Result<Vec<Delivery<Self::Receipt>>, BusError> {
+        self.is_carried();
         let mut taking = self.taking.lock().await;
         taking.take(&self.nats, &self.amqp, max).await
     }
