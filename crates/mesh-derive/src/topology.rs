@@ -44,8 +44,8 @@ pub struct Topology {
     pub follows: BTreeMap<Queue, BTreeSet<String>>,
     /// The limits of each class of queues: exactly one policy has effect on a queue.
     pub policies: BTreeMap<QueueClass, Policy>,
-    /// Queues whose readers are all on the other bus of the mesh: the controller reads them.
-    pub carried: BTreeSet<Queue>,
+    /// Whether this is one of two buses, between which the controller carries: only then may it read what is for others.
+    pub of_two: bool,
     /// Everybody with a credential, and what each may do.
     pub users: BTreeMap<Principal, Rights>,
 }

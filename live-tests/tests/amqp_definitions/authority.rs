@@ -33,6 +33,7 @@ fn candidates(site: &Site, exchange: Exchange) -> BTreeSet<String> {
         .map(|key| match key {
             Key::Is(key) => key.clone(),
             Key::Under(word) => format!("{word}.control.report.web"),
+            Key::Any => "whatever.it.is".to_owned(),
         })
         .collect();
     let near = own.iter().flat_map(|key| {
@@ -55,6 +56,7 @@ fn may(rights: &Rights, exchange: Exchange, key: &str) -> bool {
             || rights.keys[&exchange].iter().any(|own| match own {
                 Key::Is(own) => own == key,
                 Key::Under(word) => key.starts_with(&format!("{word}.")) && !key.contains('\n'),
+                Key::Any => !key.is_empty() && !key.contains('\n'),
             }))
 }
 

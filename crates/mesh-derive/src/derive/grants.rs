@@ -37,9 +37,10 @@ pub fn controller_grant(bus: &BusFacts) -> Grant {
     }
 }
 
-/// What the controller uses on NATS in a mesh of two buses: to carry, it reads as any module or holder may and settles
-/// that, and publishes to any of them. Whose messages it carries changes while a server runs, which reads this once: so it
-/// is a constant as well. It is no more than the API gives anyway.
+/// What the controller uses on either bus in a mesh of two: to carry, it reads as any module or holder may and settles
+/// that, and publishes to any of them. Whose messages it carries changes while a NATS server runs, which reads this once,
+/// and is more than fits into a permission of RabbitMQ's: so it is a constant as well. It is no more than the API of either
+/// gives anyway.
 pub fn carrier_grant(bus: &BusFacts) -> Grant {
     let mut grant = controller_grant(bus);
     grant.publish.retain(|filter| !is_ack(filter.as_str()));

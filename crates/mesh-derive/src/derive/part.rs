@@ -5,17 +5,15 @@
 //! the other bus is read by the controller: it carries each message there, under the id it has, and settles it once that
 //! bus has it. So what each is delivered is what one bus would deliver, and a message is never carried back.
 //!
-//! What the controller may on RabbitMQ is as exact as anybody's. A NATS server reads its authority once, so there it is a
-//! constant ([`carrier_grant`]).
+//! What the controller may to carry is a constant ([`carrier_grant`]), whoever is where. A NATS server reads its authority
+//! once; and on RabbitMQ what names every module and seat is soon longer than a pattern may be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_model::{
-    BusKind, ConsumerKind, ConsumerRef, Grant, ModuleName, Moving, Principal, PublicKey,
-    QueueSubscription, Records, Selects,
+    BusKind, ConsumerRef, ModuleName, Moving, Principal, PublicKey, Records, Selects,
 };
 
-use crate::ack::Acks;
 use crate::derive::{carrier_grant, runs};
 use crate::plan::Plan;
 use crate::subject;
@@ -60,26 +58,11 @@ pub fn part(plan: &Plan, records: &Records, bus: BusKind) -> Plan {
         };
         Some((consumer.consumer.clone(), module.clone()))
     });
-    let owned: Vec<(ConsumerRef, ModuleName)> = owned.collect();
-    let mut controller = part
-        .grants
-        .remove(&Principal::Controller)
-        .unwrap_or_default();
-    let acks = Acks::of(&records.bus);
-    for (consumer, module) in owned {
-        if there.contains(&module) && !here.contains(&module) {
-            part.read_as_controller(&consumer, &mut controller, &acks);
-            part.carried.insert(consumer);
-        } else if here.contains(&module) && !there.contains(&module) {
-            let seat = subject::seat_of(consumer.stream());
-            let to = seat.map_or_else(|| subject::carries(&module), |seat| subject::works(&seat));
-            controller.publish.insert(to);
-        }
-    }
-    if bus == BusKind::Nats {
-        controller = carrier_grant(&records.bus);
-    }
-    part.grants.insert(Principal::Controller, controller);
+    let elsewhere = owned.filter(|(_, module)| there.contains(module) && !here.contains(module));
+    let carried: BTreeSet<ConsumerRef> = elsewhere.map(|(consumer, _)| consumer).collect();
+    part.carried = carried;
+    let carrier = carrier_grant(&records.bus);
+    part.grants.insert(Principal::Controller, carrier);
     part
 }
 
@@ -100,18 +83,6 @@ impl Plan {
                 reads.or_default().insert(carried.clone());
                 selected.insert(carried);
             }
-        }
-    }
-
-    /// What reading this consumer in its group takes.
-    fn read_as_controller(&self, consumer: &ConsumerRef, grant: &mut Grant, acks: &Acks) {
-        let spec = self.consumers.get(consumer);
-        if let Some(ConsumerKind::Push { deliver, .. }) = spec.map(|spec| &spec.kind) {
-            grant.publish.extend(acks.filters(consumer));
-            grant.queues.insert(QueueSubscription {
-                filter: deliver.clone().into(),
-                queue: consumer.into(),
-            });
         }
     }
 }

@@ -7,7 +7,7 @@ use mesh_model::{Filter, InstanceRef, ModuleName, Principal};
 use super::exchange::{Address, Exchange, ExchangeKind};
 use super::fault::TopologyFault;
 use super::pattern::LIMIT;
-use super::queue::Queue;
+use super::queue::{Queue, QueueClass};
 use super::rights::{Key, Rights};
 use super::user::{EPOCH_LENGTH, controller_login, login};
 use super::{Binding, Topology};
@@ -31,7 +31,7 @@ impl Topology {
         for (principal, rights) in &self.users {
             check_patterns(principal, rights, &mut found);
             self.check_reads(principal, rights, &mut found);
-            check_writes(principal, rights, &heard, &mut found);
+            self.check_writes(principal, rights, &heard, &mut found);
         }
         self.check_shared(&mut found);
         found.sort();
@@ -171,14 +171,27 @@ impl Topology {
                     queue: queue.clone(),
                 });
             }
-            let carries = *principal == Principal::Controller && self.carried.contains(queue);
-            if !carries && !queue.is_for(principal) {
+            if !queue.is_for(principal) {
                 found.push(TopologyFault::ReadsAnothers {
                     principal: principal.clone(),
                     queue: queue.clone(),
                 });
             }
         }
+        for class in &rights.read_all {
+            let is_carried = matches!(class, QueueClass::Module | QueueClass::Seat);
+            if !(is_carried && self.carries(principal)) {
+                found.push(TopologyFault::ReadsAll {
+                    principal: principal.clone(),
+                    class: *class,
+                });
+            }
+        }
+    }
+
+    /// Whether somebody carries from and to this bus.
+    fn carries(&self, principal: &Principal) -> bool {
+        self.of_two && *principal == Principal::Controller
     }
 
     /// Of two modules that read one queue each gets a part.
@@ -195,6 +208,63 @@ impl Topology {
                         queue: queue.clone(),
                         one: first.clone(),
                         other: module.clone(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether a key is what carrying takes: whoever it is for, and whatever it is.
+    fn may_carry(&self, principal: &Principal, exchange: Exchange, key: &Key) -> bool {
+        let carried = matches!(exchange, Exchange::Carried | Exchange::Seats);
+        *key == Key::Any && carried && self.carries(principal)
+    }
+
+    fn check_writes(
+        &self,
+        principal: &Principal,
+        rights: &Rights,
+        heard: &Heard<'_>,
+        found: &mut Vec<TopologyFault>,
+    ) {
+        let topic = |exchange: &&Exchange| exchange.kind() == ExchangeKind::Topic;
+        for exchange in rights.write.iter().filter(topic) {
+            if !rights.keys.contains_key(exchange) {
+                found.push(TopologyFault::AnyKey {
+                    principal: principal.clone(),
+                    exchange: *exchange,
+                });
+            }
+        }
+        for exchange in rights.write.iter().filter(|exchange| !topic(exchange)) {
+            if *principal != Principal::Controller {
+                found.push(TopologyFault::SpeaksAsController {
+                    principal: principal.clone(),
+                    exchange: *exchange,
+                });
+            }
+        }
+        let said = own(principal);
+        for (exchange, keys) in &rights.keys {
+            if !rights.write.contains(exchange) {
+                found.push(TopologyFault::NoWrite {
+                    principal: principal.clone(),
+                    exchange: *exchange,
+                });
+            }
+            for key in keys {
+                if !(is_own(*exchange, key, &said) || self.may_carry(principal, *exchange, key)) {
+                    found.push(TopologyFault::SpeaksAsAnother {
+                        principal: principal.clone(),
+                        exchange: *exchange,
+                        key: key.clone(),
+                    });
+                }
+                if !heard.takes(*exchange, key) {
+                    found.push(TopologyFault::Unheard {
+                        principal: principal.clone(),
+                        exchange: *exchange,
+                        key: key.clone(),
                     });
                 }
             }
@@ -219,56 +289,6 @@ fn check_patterns(principal: &Principal, rights: &Rights, found: &mut Vec<Topolo
     }
 }
 
-fn check_writes(
-    principal: &Principal,
-    rights: &Rights,
-    heard: &Heard<'_>,
-    found: &mut Vec<TopologyFault>,
-) {
-    let topic = |exchange: &&Exchange| exchange.kind() == ExchangeKind::Topic;
-    for exchange in rights.write.iter().filter(topic) {
-        if !rights.keys.contains_key(exchange) {
-            found.push(TopologyFault::AnyKey {
-                principal: principal.clone(),
-                exchange: *exchange,
-            });
-        }
-    }
-    for exchange in rights.write.iter().filter(|exchange| !topic(exchange)) {
-        if *principal != Principal::Controller {
-            found.push(TopologyFault::SpeaksAsController {
-                principal: principal.clone(),
-                exchange: *exchange,
-            });
-        }
-    }
-    let said = own(principal);
-    for (exchange, keys) in &rights.keys {
-        if !rights.write.contains(exchange) {
-            found.push(TopologyFault::NoWrite {
-                principal: principal.clone(),
-                exchange: *exchange,
-            });
-        }
-        for key in keys {
-            if !is_own(*exchange, key, &said) {
-                found.push(TopologyFault::SpeaksAsAnother {
-                    principal: principal.clone(),
-                    exchange: *exchange,
-                    key: key.clone(),
-                });
-            }
-            if !heard.takes(*exchange, key) {
-                found.push(TopologyFault::Unheard {
-                    principal: principal.clone(),
-                    exchange: *exchange,
-                    key: key.clone(),
-                });
-            }
-        }
-    }
-}
-
 /// Whether a key stands only for what is a principal's own to say.
 fn is_own(exchange: Exchange, key: &Key, said: &[Filter]) -> bool {
     let at = |key: &str| {
@@ -285,6 +305,8 @@ fn is_own(exchange: Exchange, key: &Key, said: &[Filter]) -> bool {
             });
             all.is_some_and(|all| said.iter().any(|own| all.is_subset_of(own)))
         }
+        // Even the controller's only where it carries.
+        Key::Any => false,
     }
 }
 
@@ -292,7 +314,8 @@ fn is_own(exchange: Exchange, key: &Key, said: &[Filter]) -> bool {
 fn writes(rights: &Rights, exchange: Exchange, key: &Key) -> bool {
     let keys = rights.keys.get(&exchange);
     rights.write.contains(&exchange)
-        && (exchange.kind() == ExchangeKind::Direct || keys.is_some_and(|keys| keys.contains(key)))
+        && (exchange.kind() == ExchangeKind::Direct
+            || keys.is_some_and(|keys| keys.contains(key) || keys.contains(&Key::Any)))
 }
 
 fn is_wildcard(word: &str) -> bool {
@@ -334,7 +357,7 @@ impl<'a> Heard<'a> {
         if exchange == Exchange::Events {
             return match key {
                 Key::Is(key) => !is_announcement(key) || self.announced.contains(key.as_str()),
-                Key::Under(_) => true,
+                Key::Under(_) | Key::Any => true,
             };
         }
         let bound = |key: &str| self.bound.contains(&(exchange, key));
@@ -352,6 +375,8 @@ impl<'a> Heard<'a> {
             Key::Under(word) => ["#", "*.#", "*"]
                 .iter()
                 .any(|all| bound(&format!("{word}.{all}"))),
+            // Whatever is bound there, now and later.
+            Key::Any => true,
         }
     }
 }

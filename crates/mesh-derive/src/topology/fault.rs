@@ -125,6 +125,17 @@ pub enum TopologyFault {
         /// What.
         queue: Queue,
     },
+    /// A user may read whatever waits for others of a kind, and empty it.
+    #[error(
+        "{principal}: may read every queue {}*, and so what is not its own; grant its own only",
+        class.root()
+    )]
+    ReadsAll {
+        /// Who.
+        principal: Principal,
+        /// Queues of which class.
+        class: QueueClass,
+    },
     /// Two modules take turns at one queue.
     #[error(
         "queue {queue}: both {one} and {other} read it, so each gets a part; only instances of one module share a queue"

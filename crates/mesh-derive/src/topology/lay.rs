@@ -23,11 +23,10 @@ pub fn topology(plan: &Plan, bounds: &Bounds, broker: &BrokerFacts) -> Topology 
             .into_iter()
             .map(|class| (class, class.policy(bounds, broker)))
             .collect(),
-        carried: plan
-            .carried
-            .iter()
-            .filter_map(|consumer| queue_of(plan.consumers.get(consumer)?))
-            .collect(),
+        of_two: plan
+            .streams
+            .get(&subject::events_stream())
+            .is_some_and(|events| events.subjects.contains(&subject::all_carries())),
         users: BTreeMap::new(),
     };
     for queue in Queue::OF_CONTROLLER {
@@ -84,6 +83,7 @@ impl Topology {
             write(&mut rights, filter);
         }
         rights.read = deliveries.read_by(grant);
+        rights.read_all = read_whole(grant);
         match principal {
             Principal::Controller => rights.read.extend(Queue::OF_CONTROLLER),
             Principal::Joiner(token) if grant.subscribes(&subject::inbox(principal), None) => {
@@ -155,13 +155,25 @@ impl<'a> Deliveries<'a> {
     }
 }
 
+/// The classes whose every queue a grant lets its owner read: that is, wherever modules and holders are delivered to.
+fn read_whole(grant: &Grant) -> BTreeSet<QueueClass> {
+    let classes = [QueueClass::Module, QueueClass::Seat];
+    let all = subject::delivered_to_modules().into_iter().zip(classes);
+    all.filter(|(delivered, _)| grant.subscribes(delivered, None))
+        .map(|(_, class)| class)
+        .collect()
+}
+
 /// Adds what publishing on these subjects takes. An acknowledgement takes nothing here.
 fn write(rights: &mut Rights, filter: &Filter) {
     let key = match Subject::new(filter.as_str()) {
         Ok(subject) => Address::of(&subject).map(|at| (at.exchange, Key::Is(at.key))),
         Err(_) => binding(filter).map(|(exchange, key)| {
-            let words = key.strip_suffix(".*.#").unwrap_or_default();
-            (exchange, Key::Under(words.to_owned()))
+            let key = match key.strip_suffix(".*.#") {
+                None if key == "*.#" => Key::Any,
+                words => Key::Under(words.unwrap_or_default().to_owned()),
+            };
+            (exchange, key)
         }),
     };
     let Some((exchange, key)) = key else { return };

@@ -12,18 +12,28 @@ pub const NOTHING: &str = "^\\z";
 /// Bytes a broker reads of a pattern (`rabbit_re`, from 4.3 on).
 pub(super) const LIMIT: usize = 1024;
 
-/// Exactly these names, and whatever is under these words.
+/// Whatever is under this word.
+pub(super) fn under(word: &str) -> String {
+    format!("{}\\..+", escaped(word))
+}
+
+/// Whatever begins so and goes on with a name of the mesh's.
+pub(super) fn named(root: &str) -> String {
+    format!("{}[a-z0-9-]+", escaped(root))
+}
+
+/// Anything, but for nothing at all.
+pub(super) const ANYTHING: &str = ".+";
+
+/// Exactly these names, and what fits one of these patterns.
 pub(super) fn exactly<'a>(
     names: impl IntoIterator<Item = &'a str>,
-    under: impl IntoIterator<Item = &'a str>,
+    patterns: impl IntoIterator<Item = String>,
 ) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
     names.dedup();
-    let mut branches: Vec<String> = under
-        .into_iter()
-        .map(|word| format!("{}\\..+", escaped(word)))
-        .collect();
+    let mut branches: Vec<String> = patterns.into_iter().collect();
     if branches.is_empty() && names.is_empty() {
         return NOTHING.to_owned();
     }
@@ -148,7 +158,7 @@ const SPECIAL: &str = r"\^$.|?*+()[]{}";
 const SPECIAL_IN_CLASS: &str = r"\^-[]";
 
 /// As it stands.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         put_escaped(&mut escaped, character, SPECIAL);
@@ -196,7 +206,14 @@ mod tests {
         ] {
             assert_eq!(exactly(names, []), expected);
         }
-        assert_eq!(exactly(["mark"], ["parked"]), "^(mark|parked\\..+)\\z");
-        assert_eq!(exactly([], ["parked"]), "^parked\\..+\\z");
+        let parked = [under("parked")];
+        assert_eq!(exactly(["mark"], parked.clone()), "^(mark|parked\\..+)\\z");
+        assert_eq!(exactly([], parked), "^parked\\..+\\z");
+        assert_eq!(exactly([], [ANYTHING.to_owned()]), "^.+\\z");
+        let classes = [named("mod."), named("seat.")];
+        assert_eq!(
+            exactly(["parked"], classes),
+            "^(parked|mod\\.[a-z0-9-]+|seat\\.[a-z0-9-]+)\\z"
+        );
     }
 }

@@ -73,7 +73,7 @@ pub fn probes(
     next_to_it.sort_by_key(|attempt| attempt.gate().is_some());
     let all = [Attempt::Connect].into_iter();
     all.chain(next_to_it)
-        .chain(allowed(rights))
+        .chain(allowed(topology, rights))
         .map(|attempt| Probe {
             expected: expected(topology, principal, &attempt),
             attempt,
@@ -81,10 +81,15 @@ pub fn probes(
         .collect()
 }
 
-/// Everything a user may, each entry of its rights as one attempt.
-fn allowed(rights: &Rights) -> BTreeSet<Attempt> {
+/// Everything a user may, each entry of its rights as one attempt; of a class that is read whole, one of what there is.
+fn allowed(topology: &Topology, rights: &Rights) -> BTreeSet<Attempt> {
     let published = addresses(rights).into_iter().map(Attempt::Publish);
-    let read = rights.read.iter().map(|it| Attempt::Consume(it.name()));
+    let classes = rights.read_all.iter().filter_map(|class| {
+        let mut queues = topology.queues.keys();
+        queues.find(|queue| queue.class() == *class)
+    });
+    let read = rights.read.iter().chain(classes);
+    let read = read.map(|it| Attempt::Consume(it.name()));
     published.chain(read).collect()
 }
 
@@ -178,6 +183,7 @@ impl Key {
         match self {
             Self::Is(key) => key.clone(),
             Self::Under(word) => format!("{word}.{WORD}"),
+            Self::Any => WORD.to_owned(),
         }
     }
 
@@ -188,7 +194,8 @@ impl Key {
             Self::Under(word) => key
                 .strip_prefix(word.as_str())
                 .and_then(|rest| rest.strip_prefix('.'))
-                .is_some_and(|rest| !rest.is_empty() && !rest.contains('\n')),
+                .is_some_and(is_a_line),
+            Self::Any => is_a_line(key),
         }
     }
 }
@@ -206,6 +213,12 @@ impl Rights {
 
     /// Whether it may read what is called so.
     pub fn may_read(&self, queue: &str) -> bool {
-        Queue::named(queue).is_some_and(|queue| self.read.contains(&queue))
+        let named = Queue::named(queue);
+        named.is_some_and(|it| self.read.contains(&it) || self.read_all.contains(&it.class()))
     }
+}
+
+/// What a pattern's dot and plus take.
+fn is_a_line(text: &str) -> bool {
+    !text.is_empty() && !text.contains('\n')
 }

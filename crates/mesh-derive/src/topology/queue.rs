@@ -6,6 +6,7 @@ use mesh_model::{InstanceRef, ModuleName, NodeName, Principal, SeatName, TokenId
 
 use super::Binding;
 use super::exchange::{Exchange, MARK, PARKED_UNDER, binding};
+use super::pattern::{escaped, exactly, named};
 use super::rights::Key;
 use crate::subject;
 
@@ -75,7 +76,7 @@ impl QueueClass {
     ];
 
     /// What every queue of the class is called, or begins with where there are several.
-    const fn root(self) -> &'static str {
+    pub(super) const fn root(self) -> &'static str {
         match self {
             Self::Node => "node.",
             Self::Module => "mod.",
@@ -100,11 +101,16 @@ impl QueueClass {
 
     /// Which queues the policy is about: all of the class and no other.
     pub fn pattern(self) -> String {
-        let root = self.root().replace('.', "\\.");
-        if self.root().ends_with('.') {
-            format!("^{root}[a-z0-9-]+\\z")
+        exactly([], [self.branch()])
+    }
+
+    /// The same as a part of a pattern.
+    pub(super) fn branch(self) -> String {
+        let root = self.root();
+        if root.ends_with('.') {
+            named(root)
         } else {
-            format!("^{root}\\z")
+            escaped(root)
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::exchange::{Exchange, ExchangeKind};
-use super::pattern::{NOTHING, exactly};
-use super::queue::Queue;
+use super::pattern::{ANYTHING, NOTHING, exactly, under};
+use super::queue::{Queue, QueueClass};
 
 /// The exact authority of one user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,6 +16,8 @@ pub struct Rights {
     pub keys: BTreeMap<Exchange, BTreeSet<Key>>,
     /// What it may read.
     pub read: BTreeSet<Queue>,
+    /// Of which classes it may read every queue, whichever there are.
+    pub read_all: BTreeSet<QueueClass>,
 }
 
 /// A routing key somebody may publish under.
@@ -25,6 +27,8 @@ pub enum Key {
     Is(String),
     /// Anything under this word.
     Under(String),
+    /// Whatever there is.
+    Any,
 }
 
 impl fmt::Display for Key {
@@ -32,6 +36,7 @@ impl fmt::Display for Key {
         match self {
             Self::Is(key) => f.write_str(key),
             Self::Under(word) => write!(f, "{word}.#"),
+            Self::Any => f.write_str("#"),
         }
     }
 }
@@ -48,7 +53,8 @@ impl Rights {
     /// The pattern of queues it may read.
     pub fn read_pattern(&self) -> String {
         let names: Vec<String> = self.read.iter().map(Queue::name).collect();
-        exactly(names.iter().map(String::as_str), [])
+        let classes = self.read_all.iter().map(|class| class.branch());
+        exactly(names.iter().map(String::as_str), classes)
     }
 
     /// For each topic exchange, the pattern of keys it may write. Keys it may bind by are always [`NOTHING`].
@@ -63,11 +69,12 @@ impl Rights {
 fn key_pattern(keys: &BTreeSet<Key>) -> String {
     let names = keys.iter().filter_map(|key| match key {
         Key::Is(key) => Some(key.as_str()),
-        Key::Under(_) => None,
+        Key::Under(_) | Key::Any => None,
     });
-    let under = keys.iter().filter_map(|key| match key {
-        Key::Under(word) => Some(word.as_str()),
+    let wider = keys.iter().filter_map(|key| match key {
+        Key::Under(word) => Some(under(word)),
+        Key::Any => Some(ANYTHING.to_owned()),
         Key::Is(_) => None,
     });
-    exactly(names, under)
+    exactly(names, wider)
 }

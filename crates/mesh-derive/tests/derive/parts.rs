@@ -1,9 +1,9 @@
 //! What of a plan each bus holds, in a mesh of two.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_derive::topology::{
-    BrokerFacts, BrokerVersion, Exchange, Key, Queue, QueueKind, topology,
+    BrokerFacts, BrokerVersion, Exchange, Key, Queue, QueueClass, QueueKind, Rights, topology,
 };
 use mesh_derive::{
     Bounds, Mismatch, Plan, ack_filters, carrier_grant, derive, in_parts, render, subject,
@@ -12,6 +12,7 @@ use mesh_model::{
     BusKind, ConsumerKind, ConsumerRef, Filter, ModuleName, Moving, NodeRecord, Principal, Records,
     Sealed, Selects, Timestamp,
 };
+use mesh_servers::rabbitmq::Pattern;
 use proptest::prelude::*;
 
 use crate::common::{add_module, add_node, add_seat, empty, manifest, names, records, user_key};
@@ -210,15 +211,14 @@ proptest! {
                     (Queue::Seat(seat), Principal::Instance(it)) => {
                         records.holder(seat) == Some(&it.module)
                     }
-                    (Queue::Module(_) | Queue::Seat(_), _) => {
-                        *who == Principal::Controller && laid.carried.contains(queue)
-                    }
                     (Queue::Node(of), Principal::Node(it)) => of == it,
                     (Queue::Answer(of), Principal::Joiner(it)) => of == it,
+                    (Queue::Module(_) | Queue::Seat(_), _) => false,
                     (_, who) => *who == Principal::Controller,
                 };
                 prop_assert!(own, "{who} reads {queue}");
             }
+            prop_assert!(rights.read_all.is_empty() || *who == Principal::Controller, "{who}");
         }
     }
 
@@ -270,42 +270,170 @@ proptest! {
     }
 }
 
-/// D72
+/// D76
 #[test]
-fn the_controller_may_on_rabbitmq_what_carrying_takes_and_no_more() {
+fn what_the_controller_may_on_rabbitmq_is_what_carrying_takes_whoever_is_where() {
     let one_bus = derive(
         &shop_and_mailer(BusKind::Amqp, BusKind::Amqp),
         &Bounds::default(),
     );
     let alone = topology(&one_bus, &Bounds::default(), &broker());
-    let alone = &alone.users[&Principal::Controller];
-    let rights = |shop, mailer| {
+    assert!(!alone.of_two);
+    let mut expected = alone.users[&Principal::Controller].clone();
+    assert_eq!(expected.read_all, [].into());
+    for exchange in [Exchange::Carried, Exchange::Seats] {
+        expected.write.insert(exchange);
+        expected.keys.insert(exchange, [Key::Any].into());
+    }
+    expected.read_all = [QueueClass::Module, QueueClass::Seat].into();
+    for (shop, mailer) in [
+        (BusKind::Amqp, BusKind::Nats),
+        (BusKind::Nats, BusKind::Amqp),
+        (BusKind::Amqp, BusKind::Amqp),
+        (BusKind::Nats, BusKind::Nats),
+    ] {
         let plan = plan(&shop_and_mailer(shop, mailer));
         let laid = topology(&plan.parts[&BusKind::Amqp], &Bounds::default(), &broker());
-        (laid.users[&Principal::Controller].clone(), laid.carried)
+        assert_eq!(laid.users[&Principal::Controller], expected);
+    }
+}
+
+/// D76
+#[test]
+fn the_patterns_of_who_carries_take_all_of_their_kind_and_nothing_beside() {
+    let plan = plan(&shop_and_mailer(BusKind::Amqp, BusKind::Nats));
+    let laid = topology(&plan.parts[&BusKind::Amqp], &Bounds::default(), &broker());
+    let rights = &laid.users[&Principal::Controller];
+    let read = Pattern::new(&rights.read_pattern()).unwrap();
+    for (queue, may) in [
+        ("mod.mailer", true),
+        ("mod.not-there-yet", true),
+        ("seat.mail", true),
+        ("ctl.report", true),
+        ("node.n", false),
+        ("enrol.t1", false),
+        ("mod.", false),
+        ("mod.a.b", false),
+        ("modxa", false),
+        ("mod.a\n", false),
+        ("a.mod.a", false),
+        ("seats", false),
+        ("", false),
+    ] {
+        assert_eq!(read.allows(queue), may, "{queue:?}");
+        assert!(!may || rights.may_read(queue), "{queue:?}");
+    }
+    let patterns: BTreeMap<Exchange, String> = rights.topic_patterns().collect();
+    for exchange in [Exchange::Carried, Exchange::Seats] {
+        let keys = Pattern::new(&patterns[&exchange]).unwrap();
+        for (key, may) in [
+            ("mailer.shop.placed", true),
+            ("a", true),
+            ("", false),
+            ("a\n", false),
+        ] {
+            assert_eq!(keys.allows(key), may, "{key:?}");
+            assert_eq!(rights.may_publish(exchange.as_str(), key), may, "{key:?}");
+        }
+    }
+    assert!(!patterns.contains_key(&Exchange::Events));
+}
+
+/// D46, D76
+#[test]
+fn a_mesh_of_a_thousand_modules_and_two_hundred_seats_fits_on_both_buses() {
+    let mut records = empty();
+    add_node(&mut records, "here");
+    add_node(&mut records, "there");
+    add_module(&mut records, manifest("shop"), &["here", "there"]);
+    let event = names(&["placed"]);
+    let shop: ModuleName = "shop".parse().unwrap();
+    records.declared.modules.get_mut(&shop).unwrap().emits = event;
+    for nth in 0..1000 {
+        let mut follower = manifest(&format!("follower-{nth}-{}", nth * 7919 % 1000));
+        follower.follows = names(&["shop.placed"]);
+        let on = if nth % 2 == 0 { "here" } else { "there" };
+        if nth < 200 {
+            let seat = format!("seat-{}-{nth}", nth * 6007 % 1000);
+            add_seat(&mut records, &seat, Some(follower.module.as_str()));
+            follower.can_hold = names(&[&seat]);
+        }
+        add_module(&mut records, follower, &[on]);
+    }
+    put(&mut records, "here", At::On(BusKind::Amqp));
+    put(&mut records, "there", At::On(BusKind::Nats));
+    let plan = plan(&records);
+    let nats = &plan.parts[&BusKind::Nats];
+    assert_eq!(nats.check(&records.bus), []);
+    let laid = topology(&plan.parts[&BusKind::Amqp], &Bounds::default(), &broker());
+    assert_eq!(laid.check(), []);
+    let rights = &laid.users[&Principal::Controller];
+    let longest = rights
+        .topic_patterns()
+        .map(|(_, pattern)| pattern.len())
+        .max();
+    assert!(longest < Some(64) && rights.read_pattern().len() < 128);
+    assert_eq!(plan.parts[&BusKind::Amqp].carried.len(), 600);
+}
+
+/// D73
+#[test]
+fn who_else_may_carry_on_rabbitmq_is_named_and_on_one_bus_the_controller_as_well() {
+    let records = shop_and_mailer(BusKind::Amqp, BusKind::Nats);
+    let two = plan(&records).parts[&BusKind::Amqp].clone();
+    let one = derive(&records, &Bounds::default());
+    let found = |plan: &Plan, who: &str, change: &dyn Fn(&mut Rights)| {
+        let mut laid = topology(plan, &Bounds::default(), &broker());
+        change(laid.users.get_mut(&principal(who)).unwrap());
+        let found = laid.check();
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    // The mailer is on NATS: what waits for it here is read.
-    let (reads, carried) = rights(BusKind::Amqp, BusKind::Nats);
-    let more: BTreeSet<_> = reads.read.difference(&alone.read).cloned().collect();
-    let queues = [
-        Queue::Module("mailer".parse().unwrap()),
-        Queue::Seat("mail".parse().unwrap()),
-    ];
-    assert_eq!(more, queues.into());
-    assert_eq!(carried, more);
-    let under = |word: &str| BTreeSet::from([Key::Under(word.to_owned())]);
-    // What it follows and holds is nobody's here; the shop follows and holds nothing.
-    assert_eq!((&reads.write, &reads.keys), (&alone.write, &alone.keys));
-    // The mailer is here: what comes from NATS is put down for it.
-    let (writes, carried) = rights(BusKind::Nats, BusKind::Amqp);
-    assert_eq!((&writes.read, carried.is_empty()), (&alone.read, true));
-    let mut keys = alone.keys.clone();
-    keys.insert(Exchange::Carried, under("mailer"));
-    keys.insert(Exchange::Seats, under("mail"));
-    assert_eq!(writes.keys, keys);
-    let mut write = alone.write.clone();
-    write.extend([Exchange::Carried, Exchange::Seats]);
-    assert_eq!(writes.write, write);
+    let any = |exchange| {
+        move |rights: &mut Rights| {
+            rights.write.insert(exchange);
+            rights.keys.insert(exchange, [Key::Any].into());
+        }
+    };
+    let all = |class| {
+        move |rights: &mut Rights| {
+            rights.read_all.insert(class);
+        }
+    };
+    for (plan, who) in [
+        (&two, "module/shop@n"),
+        (&two, "node/n"),
+        (&one, "controller"),
+        (&one, "module/mailer@m"),
+    ] {
+        for exchange in [Exchange::Carried, Exchange::Seats] {
+            let expected = format!("{who}: may write # to {exchange}, and so speak as somebody");
+            let found = found(plan, who, &any(exchange));
+            assert!(
+                found.iter().any(|it| it.starts_with(&expected)),
+                "{found:?}"
+            );
+        }
+        for (class, root) in [(QueueClass::Module, "mod"), (QueueClass::Seat, "seat")] {
+            let expected = format!("{who}: may read every queue {root}.*, and so");
+            let found = found(plan, who, &all(class));
+            assert!(found[0].starts_with(&expected), "{found:?}");
+        }
+    }
+    // Nor is anything else the controller's as a whole, where it carries.
+    let found_any = found(&two, "controller", &any(Exchange::Events));
+    assert!(
+        found_any[0].contains("may write # to mesh.ev"),
+        "{found_any:?}"
+    );
+    for class in [QueueClass::Node, QueueClass::Answer] {
+        let found = found(&two, "controller", &all(class));
+        assert!(found[0].contains("may read every queue"), "{found:?}");
+    }
+    let named = Queue::Module("mailer".parse().unwrap());
+    let found = found(&two, "controller", &|rights| {
+        rights.read.insert(named.clone());
+    });
+    assert_eq!(found.len(), 1, "{found:?}");
 }
 
 /// D76

@@ -52,7 +52,7 @@ fn keys(rights: &Rights) -> BTreeSet<(&'static str, String)> {
     all.flat_map(|(exchange, keys)| keys.iter().map(move |key| (exchange.as_str(), key)))
         .filter_map(|(exchange, key)| match key {
             Key::Is(key) => Some((exchange, key.clone())),
-            Key::Under(_) => None,
+            Key::Under(_) | Key::Any => None,
         })
         .collect()
 }

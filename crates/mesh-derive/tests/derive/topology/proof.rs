@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_derive::proof::Extent;
 use mesh_derive::topology::proof::{At, Attempt, Expected, Probe, attempt_of, expected, probes};
-use mesh_derive::topology::{BrokerVersion, Exchange, ExchangeKind, Queue, Topology};
-use mesh_derive::{Plan, proof};
-use mesh_model::{Principal, Records};
+use mesh_derive::topology::{BrokerVersion, Exchange, ExchangeKind, Queue, Topology, topology};
+use mesh_derive::{Bounds, Plan, derive, part, proof};
+use mesh_model::{BusKind, Principal, Records};
 use mesh_servers::rabbitmq::{Pattern, topic_allows};
 use proptest::prelude::*;
 
-use super::laid;
+use super::{broker, laid};
 use crate::common::{add_module, add_node, add_seat, add_token, empty, manifest, names, records};
 
 /// What a broker holds of one user, as text.
@@ -243,6 +243,35 @@ proptest! {
                 prop_assert_eq!(on_broker, on_grant, "{} {}: {}", who, probe.act, attempt);
             }
         }
+    }
+}
+
+/// D49, D76
+#[test]
+fn what_carrying_takes_is_asked_of_the_broker_of_a_mesh_of_two() {
+    let records = some();
+    let plan = derive(&records, &Bounds::default());
+    let part = part(&plan, &records, BusKind::Amqp);
+    let laid = topology(&part, &Bounds::default(), &broker());
+    let who = Principal::Controller;
+    let asked = asked(&part, &laid, &who, Extent::Whole);
+    let rows = Rows::of(&laid, &who);
+    assert_eq!(rows.differ(&asked, laid.broker.version), []);
+    let allowed = asked.iter().filter(|it| it.expected == Expected::Allowed);
+    let allowed: Vec<String> = allowed.map(|it| it.attempt.to_string()).collect();
+    for what in [
+        "publish mesh.carry \"mesh-probe\"",
+        "publish mesh.seat \"mesh-probe\"",
+        "consume mod.w",
+    ] {
+        assert!(allowed.iter().any(|it| it == what), "{what}: {allowed:?}");
+    }
+    let seats = allowed.iter().filter(|it| it.starts_with("consume seat."));
+    assert_eq!(seats.count(), 1, "{allowed:?}");
+    for narrower in ["mod\\.[a-z0-9-]+", "seat\\.[a-z0-9-]+"] {
+        let mut rows = rows.clone();
+        rows.read = rows.read.replace(narrower, "none");
+        assert!(found(&laid, &asked, &rows), "{narrower}: {}", rows.read);
     }
 }
 
