@@ -344,13 +344,13 @@ impl<D: Dial> NodeBus for Homes<D> {
 
     async fn listen_again(&self) -> Result<(), BusError> {
         let (home, offered) = self.both();
-        if let Some(node) = offered.and_then(|side| side.node()) {
-            node.listen_again().await?;
-        }
-        match home.node() {
+        let again = async |node: Option<Arc<D::Node>>| match node {
             Some(node) => node.listen_again().await,
             None => Ok(()),
-        }
+        };
+        let there = offered.and_then(|side| side.node());
+        let (at_home, there) = tokio::join!(again(home.node()), again(there));
+        at_home.and(there)
     }
 
     async fn reconnect(&self) -> Result<(), BusError> {

@@ -1,5 +1,6 @@
 //! A node goes from one bus to another and reaches its controller throughout: whole agents over two loopbacks.
 
+mod again;
 mod restarts;
 mod rig;
 
