@@ -23,10 +23,7 @@ pub fn topology(plan: &Plan, bounds: &Bounds, broker: &BrokerFacts) -> Topology 
             .into_iter()
             .map(|class| (class, class.policy(bounds, broker)))
             .collect(),
-        of_two: plan
-            .streams
-            .get(&subject::events_stream())
-            .is_some_and(|events| events.subjects.contains(&subject::all_carries())),
+        of_two: plan.is_part(),
         users: BTreeMap::new(),
     };
     for queue in Queue::OF_CONTROLLER {
