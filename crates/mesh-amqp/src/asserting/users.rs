@@ -150,12 +150,13 @@ fn is_within(before: &Rights, now: &Rights) -> bool {
         let now = now.keys.get(exchange);
         keys.is_empty() || now.is_some_and(|now| keys.is_subset(now))
     });
-    keys && before.write.is_subset(&now.write) && before.read.is_subset(&now.read)
+    let reads = before.read.is_subset(&now.read) && before.read_all.is_subset(&now.read_all);
+    keys && reads && before.write.is_subset(&now.write)
 }
 
 #[cfg(test)]
 mod tests {
-    use mesh_derive::topology::{Exchange, Key, Queue};
+    use mesh_derive::topology::{Exchange, Key, Queue, QueueClass};
 
     use super::*;
 
@@ -166,10 +167,12 @@ mod tests {
         let some = Rights {
             write: [Exchange::Events].into(),
             keys: [(Exchange::Events, [said].into())].into(),
-            read: [].into(),
+            ..Rights::default()
         };
         let mut more = some.clone();
         more.read.insert(seat);
+        let mut all = more.clone();
+        all.read_all.insert(QueueClass::Seat);
         let mut other = some.clone();
         other
             .keys
@@ -179,6 +182,8 @@ mod tests {
             (&some, &some, true),
             (&some, &more, true),
             (&more, &some, false),
+            (&more, &all, true),
+            (&all, &more, false),
             (&some, &other, false),
             (&nothing, &some, true),
             (&some, &nothing, false),
