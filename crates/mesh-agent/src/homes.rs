@@ -133,10 +133,11 @@ impl<D: Dial> Homes<D> {
                 said.or_else(|| again.then_some(NodeEvent::Link(Link::Up)))
             }
             NodeEvent::Idle if side.id != sides.ear().id => None,
-            NodeEvent::Denied(why) if side.id != sides.ear().id && side.id == sides.home.id => {
+            NodeEvent::Denied(why) if side.id != sides.ear().id => {
+                // Left behind, or not reached yet: at home it hears as before.
                 tracing::debug!(
                     why,
-                    "the bus that is being left does not let this node listen"
+                    "a bus that is not its home does not let this node listen"
                 );
                 None
             }

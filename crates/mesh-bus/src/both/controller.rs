@@ -156,6 +156,13 @@ where
     async fn assert(&self, plan: &Plan) -> Result<Asserted, BusError> {
         let parts = in_two(plan)?;
         let _turn = self.asserting.lock().await;
+        let links = [self.nats.link(), self.amqp.link()];
+        let away = links.iter().any(|link| *link.borrow() == Link::Down);
+        if away && locked(&self.known).held().is_empty() {
+            // To begin with, holders on one make way until the other is brought to the plan: not for one that is away.
+            let what = "one of the two buses; neither is changed before both are there";
+            return Err(BusError::Away(what.to_owned()));
+        }
         let steps = steps(locked(&self.known).held(), parts);
         let (mut written, mut strays) = (Vec::new(), BTreeSet::new());
         for step in steps {
