@@ -1,5 +1,6 @@
 //! One bus of two, over RabbitMQ: what waits here for readers on the other, and what comes from there.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -9,7 +10,8 @@ use live_tests::{AmqpWorld, soon};
 use mesh_amqp::{AmqpController, AmqpModule, ModuleReceipt};
 use mesh_bus::conformance::World;
 use mesh_bus::{
-    Carried, Carrier, ControllerBus, Incoming, Listener, ModuleBus, ModuleSettlement, Source,
+    Carried, Carrier, ControllerBus, Incoming, Listener, ModuleBus, ModuleSettlement, Prober,
+    Source,
 };
 use mesh_derive::topology::{Address, Exchange, login};
 use mesh_derive::{Bounds, Plan, derive, part, subject};
@@ -17,6 +19,7 @@ use mesh_model::{
     BusFacts, BusKind, InstanceRecord, InstanceRef, Labels, Manifest, NodeName, NodeRecord,
     Placement, Principal, Records, Restart, Run, Sealed, SeatName, Selector, Subject, Timestamp,
 };
+use mesh_testkit::rabbitmq::Shape;
 
 macro_rules! on_a_broker {
     ($($name:ident)*) => {$(
@@ -37,6 +40,50 @@ on_a_broker! {
     nobody_else_says_that_something_was_carried
     no_more_is_out_than_one_reader_may_have_and_what_is_put_off_is_not_asked_for_again
     a_broker_of_a_mesh_of_one_bus_is_brought_to_one_of_two_in_place
+    the_controller_may_what_carrying_takes_of_every_module_and_seat_and_nothing_beside
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_larger_than_a_broker_takes_is_said_to_be_that_and_what_is_beside_it_arrives()
+-> anyhow::Result<()> {
+    let shape = Shape {
+        settings: "max_message_size = 65536\n".to_owned(),
+        ..Shape::default()
+    };
+    let Some(world) = AmqpWorld::of_its_own(shape).await? else {
+        return Ok(());
+    };
+    let here = plan(&world, BusKind::Nats, BusKind::Amqp)?;
+    let controller = taken_over(&world, &here).await?;
+    let mailer = world.module(&instance("mailer", "n2")?).await?;
+    let mut followed = mailer.listen(Source::Followed).await?;
+    for (id, bytes) in [("e1", 65537), ("e2", 1 << 20)] {
+        let (event, small) = (event()?, vec![0; 65536]);
+        let at_once = controller.put(&event, "large", vec![0; bytes]);
+        let beside = controller.put(&event, id, small.clone());
+        let (large, beside) = tokio::join!(at_once, beside);
+        let said = large.err().context("it was taken")?;
+        ensure!(said.is_of_the_message(), "{said}");
+        // The channel of both ended: then nothing is known of the other.
+        ensure!(
+            beside
+                .as_ref()
+                .err()
+                .is_none_or(mesh_bus::BusError::is_passing),
+            "{beside:?}"
+        );
+        if beside.is_err() {
+            controller.put(&event, id, small).await?;
+        }
+        let heard = soon("it hears", followed.next()).await?;
+        is(&heard, id, "mesh.mod.shop.placed")?;
+        mailer
+            .settle(&heard.receipt, ModuleSettlement::Done)
+            .await?;
+        let said = controller.park(&event, vec![0; bytes], "why").await;
+        ensure!(said.is_err_and(|it| it.is_of_the_message()));
+    }
+    Ok(())
 }
 
 /// A shop that emits and sends, and a mailer that follows it and holds the seat `mail`, each on a node of its own.
@@ -89,6 +136,17 @@ fn add(
         enrolled: Timestamp::default(),
     };
     records.nodes.insert(node.clone(), record);
+    add_module(world, records, manifest, node.as_str(), bus)
+}
+
+fn add_module(
+    world: &AmqpWorld,
+    records: &mut Records,
+    manifest: Manifest,
+    node: &str,
+    bus: BusKind,
+) -> anyhow::Result<()> {
+    let node: NodeName = node.parse()?;
     let instance = InstanceRef {
         module: manifest.module.clone(),
         node: node.clone(),
@@ -338,6 +396,42 @@ mod claims {
             .await?;
         let ninth = soon("there is room", controller.load()).await?;
         ensure!(ninth.id == "8", "{}", ninth.id);
+        Ok(())
+    }
+
+    pub(super) async fn the_controller_may_what_carrying_takes_of_every_module_and_seat_and_nothing_beside(
+        world: &AmqpWorld,
+    ) -> anyhow::Result<()> {
+        let mut records = records(world, BusKind::Amqp, BusKind::Nats)?;
+        // Their names alone would be more than fits into a permission.
+        for nth in 0..150 {
+            let mut follower = manifest(&format!("follower-{}-{nth}", nth * 7919 % 1000))?;
+            follower.follows.insert("shop.placed".parse()?);
+            add_module(world, &mut records, follower, "n2", BusKind::Nats)?;
+        }
+        let whole = derive(&records, &Bounds::default());
+        let away = part(&whole, &records, BusKind::Amqp);
+        ensure!(away.carried.len() == 152);
+        let controller = taken_over(world, &away).await?;
+        let proven = controller.prove(&away, &[Prober::Controller]).await?;
+        for row in &proven {
+            ensure!(row.differences.is_empty(), "{row:#?}");
+            ensure!(
+                row.allowed > 8 && row.refused > 50 && row.untried == 0,
+                "{row:?}"
+            );
+        }
+        let shop = world.module(&instance("shop", "n1")?).await?;
+        shop.emit(&"placed".parse()?, "e1", Vec::new()).await?;
+        let mut to = BTreeSet::new();
+        for _ in 0..151 {
+            let load = soon("it is loaded", controller.load()).await?;
+            controller
+                .unload(&load.load, ModuleSettlement::Done)
+                .await?;
+            to.insert(load.to);
+        }
+        ensure!(to.len() == 151, "{to:?}");
         Ok(())
     }
 

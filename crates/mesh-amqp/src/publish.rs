@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::line::Line;
-use crate::refusal::{bus_error, is_about};
+use crate::refusal::{bus_error, is_about, too_large};
 
 /// A message to be published.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Publisher {
             mandatory: letter.must_arrive,
             immediate: false,
         };
-        let failed = |error: &lapin::Error| refused(to, error);
+        let failed = |error: &lapin::Error| refused(to, body.len(), error);
         let confirm = channel
             .basic_publish(
                 to.exchange.as_str().into(),
@@ -167,7 +167,8 @@ impl Publisher {
         );
         let told = timeout(TOLD_WITHIN, told).await;
         let told = told.map_err(|_| BusError::Away(format!("{to}: the broker does not read")))?;
-        told.map(drop).map_err(|error| refused(to, &error))
+        told.map(drop)
+            .map_err(|error| refused(to, body.len(), &error))
     }
 
     /// The channel there is, or a new one.
@@ -209,7 +210,13 @@ pub(crate) fn unrouted(to: &Address) -> BusError {
 }
 
 /// What ended a channel, to one of the messages that were on their way over it.
-fn refused(to: &Address, error: &lapin::Error) -> BusError {
+fn refused(to: &Address, bytes: usize, error: &lapin::Error) -> BusError {
+    if let Some((too_many, why)) = too_large(error)
+        && too_many == bytes
+    {
+        let what = to.to_string();
+        return BusError::TooLarge { what, why };
+    }
     match bus_error(&to.to_string(), error) {
         BusError::Refused { why, .. } if !is_about(&why, to.exchange.as_str(), &to.key) => {
             BusError::Away(format!("{to}: its channel was ended: {why}"))

@@ -57,6 +57,19 @@ fn timeout_in(why: &str) -> Option<Duration> {
     millis.parse().ok().map(Duration::from_millis)
 }
 
+/// How many bytes a message has, where it ended a channel because it is larger than the broker takes.
+pub(crate) fn too_large(error: &Error) -> Option<(usize, String)> {
+    let (code, why) = said(error)?;
+    let bytes = (code == PRECONDITION_FAILED).then(|| size_in(&why))??;
+    Some((bytes, why))
+}
+
+fn size_in(why: &str) -> Option<usize> {
+    let (_, rest) = why.split_once("message size ")?;
+    let (bytes, _) = rest.split_once(" is larger than ")?;
+    bytes.parse().ok()
+}
+
 /// Whether a broker's words are about this exchange and key: what one message is refused for ends the channel, and with
 /// it every other message on its way there, of which nothing is known.
 pub(crate) fn is_about(why: &str, exchange: &str, key: &str) -> bool {
@@ -106,6 +119,24 @@ mod tests {
             ),
         ] {
             assert_eq!(timeout_in(why), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_channel_that_ended_for_a_message_that_is_too_large_says_how_large_that_is() {
+        // As RabbitMQ 3.10 and 4.0 say it.
+        for (why, expected) in [
+            (
+                "PRECONDITION_FAILED - message size 17825792 is larger than configured max size 16777216",
+                Some(17_825_792),
+            ),
+            (
+                "PRECONDITION_FAILED - message size 536870913 is larger than max size 536870912",
+                Some(536_870_913),
+            ),
+            ("PRECONDITION_FAILED - unknown delivery tag 7", None),
+        ] {
+            assert_eq!(size_in(why), expected, "{why}");
         }
     }
 

@@ -94,6 +94,11 @@ impl Loopback {
         self.0.set_up(up);
     }
 
+    /// Takes no message of more bytes from now on, as a server that was told so.
+    pub fn set_largest(&self, bytes: usize) {
+        self.0.change(|state| state.largest = bytes);
+    }
+
     /// Deletes a stream with all it holds, behind the controller's back. Answers whether there was one.
     pub fn delete_stream(&self, stream: &StreamName) -> bool {
         let was = self.0.change(|state| state.delete_stream(stream));

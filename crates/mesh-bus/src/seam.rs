@@ -35,6 +35,16 @@ pub enum BusError {
     /// A queue that tells its publishers when it is full.
     #[error("{0} is full; what cannot be queued is sent again later")]
     Full(String),
+    /// The bus takes no message of that size.
+    #[error(
+        "{what}: the message is too large for this bus: {why}; send less at once, or have the bus take more"
+    )]
+    TooLarge {
+        /// Where it was to go.
+        what: String,
+        /// What the server says.
+        why: String,
+    },
     /// The server is older than what the mesh needs.
     #[error("the server at {url} is version {found}; the mesh needs {needed} or newer")]
     TooOld {
@@ -67,6 +77,11 @@ impl BusError {
     /// Whether trying again later can help.
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Full(_))
+    }
+
+    /// Whether it is the message itself that is not taken: then no retry of it helps, whatever an operator grants.
+    pub const fn is_of_the_message(&self) -> bool {
+        matches!(self, Self::TooLarge { .. })
     }
 
     /// Whether a controller must stop: another has taken over, or this bus can never be used. Anything else an operator

@@ -146,7 +146,7 @@ impl Carrying {
         let word = self.words().of(to, id, new);
         let mut headers = HeaderMap::new();
         headers.insert(MESSAGE_ID, word);
-        headers.insert(KEPT_ID, id);
+        headers.insert(KEPT_ID, header_of(id));
         let stored = store(&self.connection, to.as_str(), headers, body).await;
         if !matches!(stored, Err(BusError::Away(_))) {
             self.words().is_used(to, id);
@@ -164,6 +164,15 @@ impl Carrying {
 
     fn words(&self) -> MutexGuard<'_, Words> {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An id as a header takes it: one from a broker may have lines.
+fn header_of(id: &str) -> String {
+    if id.contains(char::is_control) {
+        id.escape_default().to_string()
+    } else {
+        id.to_owned()
     }
 }
 
@@ -235,5 +244,26 @@ impl Carrier for NatsController {
 
     async fn put(&self, to: &Subject, id: &str, body: Vec<u8>) -> Result<(), BusError> {
         self.carrying.put(to, id, body).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_with_lines_is_one_line_of_a_header() {
+        for (id, expected) in [
+            ("shop/web-1/7", "shop/web-1/7"),
+            ("grün", "grün"),
+            ("a\r\nNats-Rollup: all", "a\\r\\nNats-Rollup: all"),
+            ("a\nb", "a\\nb"),
+        ] {
+            let mut headers = HeaderMap::new();
+            // The client panics at what is no header.
+            headers.insert(KEPT_ID, header_of(id));
+            let kept = headers.get(KEPT_ID).map(async_nats::HeaderValue::as_str);
+            assert_eq!(kept, Some(expected));
+        }
     }
 }

@@ -45,6 +45,10 @@ impl ApiError {
                 ),
             },
             STORE_FAILED | NO_STORAGE | NO_RESOURCES | NO_MEMORY => BusError::Full(what.to_owned()),
+            MESSAGE_TOO_LARGE | HEADERS_TOO_LARGE => BusError::TooLarge {
+                what: what.to_owned(),
+                why: self.description,
+            },
             _ if self.code == 503 => BusError::Away(format!("{what}: {}", self.description)),
             _ => BusError::Refused {
                 what: what.to_owned(),
@@ -103,7 +107,14 @@ pub(crate) async fn ask(
             RequestErrorKind::TimedOut => {
                 BusError::Away(format!("{subject}: no answer within {} s", within.as_secs()))
             }
-            RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject => {
+            RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge {
+                what: subject.to_owned(),
+                why: format!(
+                    "the server takes {} bytes at most, headers included (max_payload)",
+                    connection.client().max_payload()
+                ),
+            },
+            RequestErrorKind::InvalidSubject => {
                 BusError::Refused { what: subject.to_owned(), why: error.to_string() }
             }
             RequestErrorKind::Other => BusError::Away(error.to_string()),
@@ -116,6 +127,10 @@ const WRONG_LAST_SEQUENCE: u32 = 10_071;
 /// Also what `maximum messages per subject exceeded` comes with.
 const STORE_FAILED: u32 = 10_077;
 const NO_STORAGE: u32 = 10_047;
+/// Above `max_msg_size` of its stream.
+const MESSAGE_TOO_LARGE: u32 = 10_054;
+/// Above 64 KiB.
+const HEADERS_TOO_LARGE: u32 = 10_097;
 const NO_MEMORY: u32 = 10_028;
 const NO_RESOURCES: u32 = 10_023;
 const STORED_WITHIN: Duration = Duration::from_secs(5);
@@ -143,6 +158,9 @@ mod tests {
         assert_eq!(of(500, 10_047), BusError::Full("what".to_owned()));
         let made = api_error(500, 10_047).into_bus_error("STREAM.CREATE.EVENTS");
         assert!(matches!(made, BusError::Refused { .. }), "{made:?}");
+        for too_large in [10_054, 10_097] {
+            assert!(of(400, too_large).is_of_the_message());
+        }
         assert!(of(503, 10_008).is_passing());
         assert!(matches!(of(500, 10_012), BusError::Refused { .. }));
         assert!(matches!(of(400, 10_025), BusError::Refused { .. }));

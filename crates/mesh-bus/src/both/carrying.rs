@@ -1,11 +1,12 @@
-//! From one bus to the other: each message is settled where it waited once it is where it is read.
+//! From one bus to the other: each message is settled where it waited once it is where it is read. One that the other bus
+//! never takes is let go, with a copy kept.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use mesh_model::BusKind;
+use mesh_model::{BusKind, Subject};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -16,7 +17,7 @@ use crate::seam::{BusError, ControllerBus, Link, ModuleSettlement};
 /// left where it is.
 pub(super) async fn carry<F, T>(from: BusKind, source: Arc<F>, target: Arc<T>)
 where
-    F: Carrier,
+    F: Carrier + ControllerBus,
     T: Carrier + ControllerBus,
 {
     let mut link = target.link();
@@ -43,38 +44,26 @@ where
 }
 
 /// Puts one down, and settles it: a message is never on neither bus. An error is the end of carrying.
-async fn carry_one<F: Carrier, T: Carrier>(
+async fn carry_one<F: Carrier + ControllerBus, T: Carrier>(
     from: BusKind,
     source: &F,
     target: &T,
     carried: Carried<F::Load>,
 ) -> Result<(), BusError> {
-    let Carried { to, id, body, load } = carried;
-    let put = target.put(&to, &id, body);
+    let load = carried.load.clone();
+    let to = carried.to.clone();
+    let put = put_down(from, source, target, carried);
     tokio::pin!(put);
     let mut working = interval(WORKING);
     working.set_missed_tick_behavior(MissedTickBehavior::Delay);
     working.reset();
-    let put = loop {
+    let how = loop {
         tokio::select! {
-            ended = &mut put => break ended,
+            ended = &mut put => break ended?,
             _ = working.tick() => {
                 // Where it cannot be said, it may come again: under the same id.
                 let _again = source.unload(&load, ModuleSettlement::Working).await;
             }
-        }
-    };
-    let how = match put {
-        Ok(()) => ModuleSettlement::Done,
-        Err(error) if error.is_final() => return Err(error),
-        Err(error) if error.is_passing() => {
-            tracing::debug!(%from, %to, %error, "not carried yet");
-            ModuleSettlement::Again(SOON)
-        }
-        Err(error) => {
-            // Its sender may have been taken off since, or its plan is not asserted there yet.
-            tracing::warn!(%from, %to, %error, "a message cannot be carried; it is tried again");
-            ModuleSettlement::Again(LATER)
         }
     };
     match source.unload(&load, how).await {
@@ -84,6 +73,72 @@ async fn carry_one<F: Carrier, T: Carrier>(
             Ok(())
         }
         Ok(()) => Ok(()),
+    }
+}
+
+/// Puts one down on the other bus, or beside where it waits if that bus never takes it; how it is to be settled then.
+async fn put_down<F: Carrier + ControllerBus, T: Carrier>(
+    from: BusKind,
+    source: &F,
+    target: &T,
+    carried: Carried<F::Load>,
+) -> Result<ModuleSettlement, BusError> {
+    let Carried { to, id, body, .. } = carried;
+    let bytes = body.len();
+    let why = match after(target.put(&to, &id, body.clone()).await)? {
+        Next::Settle(how) => return Ok(how),
+        Next::Again(when, error) => {
+            say_again(from, &to, when, &error);
+            return Ok(ModuleSettlement::Again(when));
+        }
+        Next::LetGo(why) => why,
+    };
+    let reason = format!("not carried to {}: {why}", from.other());
+    match after(source.park(&to, body, &reason).await)? {
+        Next::Settle(how) => {
+            tracing::error!(%from, %to, %id, bytes, error = %why, "a message cannot be carried and is let go; a copy is parked");
+            Ok(how)
+        }
+        Next::Again(when, error) => {
+            say_again(from, &to, when, &error);
+            Ok(ModuleSettlement::Again(when))
+        }
+        Next::LetGo(error) => {
+            // Without a copy nothing is let go.
+            say_again(from, &to, LATER, &error);
+            Ok(ModuleSettlement::Again(LATER))
+        }
+    }
+}
+
+/// What is next for a message.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// It is where it was to go.
+    Settle(ModuleSettlement),
+    /// It is tried again after this long.
+    Again(Duration, BusError),
+    /// It is never taken there.
+    LetGo(BusError),
+}
+
+/// What is next for a message after a bus said this to it. An error is the end of carrying.
+fn after(said: Result<(), BusError>) -> Result<Next, BusError> {
+    match said {
+        Ok(()) => Ok(Next::Settle(ModuleSettlement::Done)),
+        Err(error) if error.is_final() => Err(error),
+        Err(error) if error.is_of_the_message() => Ok(Next::LetGo(error)),
+        Err(error) if error.is_passing() => Ok(Next::Again(SOON, error)),
+        // Its sender may have been taken off since, or its plan is not asserted there yet.
+        Err(error) => Ok(Next::Again(LATER, error)),
+    }
+}
+
+fn say_again(from: BusKind, to: &Subject, when: Duration, error: &BusError) {
+    if when == SOON {
+        tracing::debug!(%from, %to, %error, "not carried yet");
+    } else {
+        tracing::warn!(%from, %to, %error, "a message cannot be carried; it is tried again");
     }
 }
 
@@ -115,3 +170,32 @@ const WORKING: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(1);
 /// When one comes again that the other bus does not let in.
 const LATER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_refused_for_its_size_is_let_go() {
+        let what = || "mesh.seat.desk.shop".to_owned();
+        let why = || "why".to_owned();
+        let too_large = BusError::TooLarge {
+            what: what(),
+            why: why(),
+        };
+        let refused = BusError::Refused {
+            what: what(),
+            why: why(),
+        };
+        let again = |when, error: &BusError| Next::Again(when, error.clone());
+        for error in [BusError::Away(why()), BusError::Full(why())] {
+            assert_eq!(after(Err(error.clone())), Ok(again(SOON, &error)));
+        }
+        assert_eq!(after(Err(refused.clone())), Ok(again(LATER, &refused)));
+        let expected = Next::LetGo(too_large.clone());
+        assert_eq!(after(Err(too_large)), Ok(expected));
+        assert_eq!(after(Ok(())), Ok(Next::Settle(ModuleSettlement::Done)));
+        let fenced = BusError::Fenced(why());
+        assert_eq!(after(Err(fenced.clone())), Err(fenced));
+    }
+}

@@ -43,6 +43,8 @@ pub(super) struct State {
     /// What the controller reads for the other bus.
     pub(super) carried: BTreeSet<ConsumerRef>,
     withheld: BTreeSet<(Principal, Filter)>,
+    /// Bytes a message may have.
+    pub(super) largest: usize,
 }
 
 impl Shared {
@@ -58,6 +60,7 @@ impl Shared {
                 users: BTreeMap::new(),
                 carried: BTreeSet::new(),
                 withheld: BTreeSet::new(),
+                largest: usize::MAX,
             }),
             changed: watch::Sender::new(0),
             disturbed: Mutex::default(),
@@ -213,6 +216,7 @@ impl State {
     /// Stores a message in the stream of its subject, whoever sends it.
     pub(super) fn store(&mut self, message: Stored) -> Result<u64, BusError> {
         let subject = message.subject.clone();
+        self.require_size(&message)?;
         let stored = self.taker(&subject)?.publish(message, Instant::now());
         stored.map_err(|Full| BusError::Full(subject.to_string()))
     }
@@ -222,8 +226,19 @@ impl State {
         self.require_up()?;
         self.require_publish(&Principal::Controller, &message.subject)?;
         let subject = message.subject.clone();
+        self.require_size(&message)?;
         let stored = self.taker(&subject)?.bring(message, Instant::now());
         stored.map_err(|Full| BusError::Full(subject.to_string()))
+    }
+
+    fn require_size(&self, message: &Stored) -> Result<(), BusError> {
+        if message.body.len() <= self.largest {
+            return Ok(());
+        }
+        Err(BusError::TooLarge {
+            what: message.subject.to_string(),
+            why: format!("the loopback takes {} bytes at most", self.largest),
+        })
     }
 
     /// The stream of a subject.

@@ -205,6 +205,41 @@ async fn what_comes_from_the_other_bus_is_heard_as_it_was_each_time_it_is_carrie
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_larger_than_the_server_takes_is_said_to_be_that_and_ends_nothing() {
+    let Some(two) = two(BusKind::Amqp, BusKind::Nats).await else {
+        return;
+    };
+    let controller = two.controller().await;
+    let (_mailer, mut followed, _works) = two.mailer().await;
+    // With its headers the first is larger, too.
+    for bytes in [1 << 20, 17 << 20] {
+        let put = controller.put(&event(), "e1", vec![0; bytes]).await;
+        let said = put.unwrap_err();
+        assert!(said.is_of_the_message(), "{said}");
+        assert!(said.to_string().contains("1048576 bytes at most"), "{said}");
+    }
+    let nearly = vec![0; (1 << 20) - 512];
+    controller.put(&event(), "e2", nearly).await.unwrap();
+    assert_eq!(soon(followed.next()).await.id, "e2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_no_header_takes_is_carried_as_one_that_does() {
+    let Some(two) = two(BusKind::Amqp, BusKind::Nats).await else {
+        return;
+    };
+    let controller = two.controller().await;
+    let (_mailer, mut followed, _works) = two.mailer().await;
+    let id = "e1\r\nNats-Rollup: all";
+    controller.put(&event(), id, Vec::new()).await.unwrap();
+    let heard = soon(followed.next()).await;
+    assert_eq!(
+        told(&heard),
+        ("e1\\r\\nNats-Rollup: all", "mesh.mod.shop.placed")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_carried_here_and_not_heard_is_carried_on_to_where_its_reader_went() {
     let Some(mut two) = two(BusKind::Amqp, BusKind::Nats).await else {
         return;
