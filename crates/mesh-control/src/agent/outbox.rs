@@ -16,6 +16,8 @@ pub(super) struct Outbox {
     seq: Seq,
     unsent: VecDeque<Report>,
     sending: Option<Seq>,
+    /// It was asked for again while it was on its way, perhaps over another bus: it goes once more.
+    once_more: bool,
     again: Option<Timestamp>,
     /// Milliseconds between two attempts.
     retry: u64,
@@ -27,6 +29,7 @@ impl Outbox {
             seq,
             unsent: unsent.into(),
             sending: None,
+            once_more: false,
             again: None,
             retry,
         }
@@ -72,6 +75,9 @@ impl Outbox {
 
     /// One that was sent before is asked for again.
     pub(super) fn again(&mut self, report: Report) {
+        if self.sending == Some(report.id.seq) {
+            self.once_more = true;
+        }
         if !self.unsent.iter().any(|other| other.id == report.id) {
             self.push(report);
         }
@@ -96,10 +102,14 @@ impl Outbox {
     }
 
     pub(super) fn sent(&mut self, seq: Seq) {
-        self.unsent.retain(|report| report.id.seq != seq);
-        if self.sending == Some(seq) {
+        let on_its_way = self.sending == Some(seq);
+        if on_its_way {
             self.sending = None;
             self.again = None;
+        }
+        let once_more = on_its_way && std::mem::take(&mut self.once_more);
+        if !once_more {
+            self.unsent.retain(|report| report.id.seq != seq);
         }
     }
 
@@ -107,6 +117,8 @@ impl Outbox {
     pub(super) fn failed(&mut self, seq: Seq, now: Timestamp) -> bool {
         if self.sending == Some(seq) {
             self.sending = None;
+            // It goes again anyhow.
+            self.once_more = false;
         }
         self.again.replace(now.plus(self.retry)).is_none()
     }

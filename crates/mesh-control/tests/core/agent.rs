@@ -238,6 +238,32 @@ fn an_equal_declaration_that_comes_during_the_work_is_acknowledged_with_the_firs
 }
 
 #[test]
+fn a_report_that_is_asked_for_again_while_it_is_on_its_way_goes_once_more() {
+    let mut rig = Rig::new();
+    let (first, _) = rig.hear(1);
+    let report = reports(&rig.ran(1, running())).remove(0);
+    let (second, said) = rig.hear(1);
+    assert!(reports(&said).is_empty(), "one is on its way at a time");
+    let said = rig.sent(report.id.seq);
+    assert_eq!(reports(&said), std::slice::from_ref(&report));
+    assert_eq!(rig.disk.unsent, std::slice::from_ref(&report));
+    let mut acknowledged = settled(&said);
+    let said = rig.sent(report.id.seq);
+    acknowledged.extend(settled(&said));
+    assert_eq!(acknowledged, [(first, Done), (second, Done)]);
+    assert!(reports(&said).is_empty() && rig.disk.unsent.is_empty());
+
+    // One that did not get there goes again anyhow, and then once.
+    let mut rig = Rig::new();
+    let _first = rig.hear(1);
+    let seq = reports(&rig.ran(1, running()))[0].id.seq;
+    let _second = rig.hear(1);
+    let _away = rig.unsent(seq);
+    assert_eq!(reports(&rig.pass(2_000)).len(), 1);
+    assert!(reports(&rig.sent(seq)).is_empty() && rig.disk.unsent.is_empty());
+}
+
+#[test]
 fn an_older_declaration_is_acknowledged_and_dropped() {
     let mut rig = Rig::new();
     let _kept = rig.hear(2);
