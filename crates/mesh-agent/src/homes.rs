@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use mesh_auth::keys::BoxKey;
 use mesh_bus::{BusError, Link, NodeBus, NodeEvent, NodeSettlement};
-use mesh_model::{Declaration, Generation, Home, NodeName};
+use mesh_model::{Declaration, Generation, Home, NodeName, Offer};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -148,6 +148,16 @@ impl<D: Dial> Homes<D> {
         }
     }
 
+    fn take_offer(&self, offer: &Offer) {
+        match Place::of_offer(offer, &self.box_key) {
+            Ok(place) => self.take(place),
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::error!(bus = %offer.bus, error, "an offer of another bus cannot be taken; nothing changes");
+            }
+        }
+    }
+
     /// Is on an offered bus as well, in place of one that was offered before.
     fn take(&self, place: Place) {
         let mut sides = self.sides();
@@ -248,13 +258,11 @@ impl<D: Dial> NodeBus for Homes<D> {
         // Whoever is left goes when this ends.
         drop((home, offered));
         match (decide(standing, &declaration.home), &declaration.home) {
-            (Step::Take, Home::Offered(offer)) => match Place::of_offer(offer, &self.box_key) {
-                Ok(place) => self.take(place),
-                Err(error) => {
-                    let error = with_causes(&error);
-                    tracing::error!(bus = %offer.bus, error, "an offer of another bus cannot be taken; nothing changes");
-                }
-            },
+            (Step::Take, Home::Offered(offer)) => self.take_offer(offer),
+            (Step::MoveAndTake, Home::Offered(offer)) => {
+                self.go().await?;
+                self.take_offer(offer);
+            }
             (Step::Nonsense, _) => {
                 tracing::error!(bus = %standing.home, "this node is offered the bus it is on; nothing changes");
             }
@@ -268,7 +276,7 @@ impl<D: Dial> NodeBus for Homes<D> {
                     home.other()
                 ));
             }
-            (Step::Stay | Step::Take, _) => {}
+            (Step::Stay | Step::Take | Step::MoveAndTake, _) => {}
         }
         Ok(())
     }

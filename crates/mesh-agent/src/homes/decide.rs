@@ -26,6 +26,8 @@ pub(super) enum Step {
     Decline,
     /// The offered bus is home; leave the other.
     Move,
+    /// The offered bus is home, which this host did not hear; from there it is offered the one it left.
+    MoveAndTake,
     /// It is declared at home where nothing on this host leads.
     Astray,
     /// It is offered the bus it is on.
@@ -35,7 +37,11 @@ pub(super) enum Step {
 /// What a declaration of this home means for a node that stands here.
 pub(super) fn decide(standing: Standing, declared: &Home) -> Step {
     match declared {
-        Home::Offered(offer) if offer.bus == standing.home => Step::Nonsense,
+        // Nobody is offered the bus it is on: whoever is offered this one is on the other.
+        Home::Offered(offer) if offer.bus == standing.home => match standing.offered {
+            Some(_) if standing.heard_over_offer => Step::MoveAndTake,
+            _ => Step::Nonsense,
+        },
         Home::Offered(_) => Step::Take,
         Home::On(bus) if *bus == standing.home => match standing.offered {
             Some(_) => Step::Decline,
@@ -100,7 +106,8 @@ mod tests {
                 (some, true, true, offer(other), Step::Take),
                 (some, false, false, offer(other), Step::Take),
                 (none, true, false, offer(home), Step::Nonsense),
-                (some, false, true, offer(home), Step::Nonsense),
+                (some, false, true, offer(home), Step::MoveAndTake),
+                (some, false, false, offer(home), Step::Nonsense),
             ] {
                 let standing = Standing {
                     home,

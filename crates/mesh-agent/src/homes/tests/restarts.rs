@@ -116,6 +116,27 @@ fn keep(rig: &Rig, on_disk: &[&str]) {
     assert_eq!(rig.files(), on_disk);
 }
 
+/// It was heard there and away when it was told so; then it is asked to go back.
+#[tokio::test]
+async fn a_node_that_missed_where_its_home_is_hears_so_from_an_offer_of_the_bus_it_left() {
+    let mut rig = Rig::new().await;
+    keep(&rig, &[OFFER]);
+    rig.withdraw(HERE).await;
+    let agent = rig.start();
+    rig.heartbeat(THERE).await;
+    let _missed = rig.next_declaration(Home::On(THERE));
+    let told = rig.declare(&[THERE], rig.offer_of(HERE)).await;
+    assert_eq!(rig.reported(THERE, told).await, Outcome::Converged);
+    rig.grant(HERE).await;
+    let told = rig.declare(&[HERE, THERE], rig.offer_of(HERE)).await;
+    assert_eq!(rig.reported(HERE, told).await, Outcome::Converged);
+    assert_eq!(rig.files(), [HOME, OFFER]);
+    let told = rig.declare(&[HERE, THERE], Home::On(HERE)).await;
+    assert_eq!(rig.reported(HERE, told).await, Outcome::Converged);
+    assert_eq!(rig.files(), [HOME]);
+    agent.stop().await;
+}
+
 /// Where a file is damaged, the agent runs all the same; and one of an earlier enrolment is not believed.
 #[tokio::test]
 async fn a_file_that_is_not_understood_keeps_no_agent_from_running() {
