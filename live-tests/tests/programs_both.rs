@@ -74,6 +74,12 @@ async fn a_module_on_one_bus_follows_a_module_on_the_other_and_status_shows_both
     let heading = said.lines().next().unwrap_or_default();
     ensure!(heading.contains("BUS"), "{said}");
     ensure!(said.contains("nats") && said.contains("amqp"), "{said}");
+    // What each may is proven on the bus it is on, and the controller's hands on both.
+    let said = site.ctl(&["verify"]).await?.ok()?;
+    for row in ["controller", "node/", "as derived"] {
+        ensure!(said.contains(row), "{said}");
+    }
+    ensure!(!said.contains("not asked"), "{said}");
     let said = site.ctl(&["doctor"]).await?;
     for bus in ["nats: ", "amqp: "] {
         ensure!(said.out.contains(bus), "{said:?}");
