@@ -50,7 +50,8 @@ fn targets(verbosity: i8) -> Targets {
         1 => (LevelFilter::DEBUG, LevelFilter::INFO),
         2.. => (LevelFilter::TRACE, LevelFilter::DEBUG),
     };
-    // It says every attempt to connect again that fails, without saying whose; `mesh_nats` says it once, and of whom.
+    // They say every attempt to connect again that fails, and every connection that ends, without saying whose;
+    // `mesh_nats` and `mesh_amqp` say it once, and of whom.
     let client = if verbosity <= 0 {
         LevelFilter::OFF
     } else {
@@ -60,6 +61,7 @@ fn targets(verbosity: i8) -> Targets {
         .with_default(others)
         .with_targets(OURS.map(|target| (target, ours)))
         .with_target("async_nats", client)
+        .with_target("lapin", client)
 }
 
 /// Our crates that log, programs and libraries; whatever is not listed is a library below.
@@ -85,7 +87,9 @@ mod tests {
     fn a_failed_attempt_to_connect_is_ours_to_tell_unless_more_is_asked_for() {
         for verbosity in [-1, 0] {
             let targets = targets(verbosity);
-            assert!(!targets.would_enable("async_nats::connector", &Level::ERROR));
+            for client in ["async_nats::connector", "lapin::connection"] {
+                assert!(!targets.would_enable(client, &Level::ERROR), "{client}");
+            }
             assert!(targets.would_enable("mesh_nats::connect", &Level::WARN));
             assert!(targets.would_enable("rustls", &Level::ERROR));
         }
