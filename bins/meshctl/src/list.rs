@@ -73,7 +73,12 @@ fn node_table(status: &Status) -> String {
             node.heard_ago.map_or_else(|| "never".to_owned(), ago),
             node.modules.len().to_string(),
             node.bus.to_string(),
-            moving.as_deref().or(reason).unwrap_or_default().to_owned(),
+            moving
+                .as_deref()
+                .into_iter()
+                .chain(reason)
+                .collect::<Vec<_>>()
+                .join("; "),
         ]
     };
     let rows: Vec<_> = status.nodes.iter().map(row).collect();

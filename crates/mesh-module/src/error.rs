@@ -25,7 +25,7 @@ pub enum EmitError {
     /// The manifest does not list it.
     #[error(
         "event {event:?} is not in the grant of module {module}: list {event:?} under events.emits of its manifest and \
-         apply that"
+         apply that; where it is listed, the module is being moved or stopped just now"
     )]
     NotGranted {
         /// Who may not.
@@ -54,7 +54,7 @@ pub enum SendError {
     /// The manifest does not list it.
     #[error(
         "seat {seat:?} is not in the grant of module {module}: list {seat:?} under seats.sends_to of its manifest and \
-         apply that"
+         apply that; where it is listed, the module is being moved or stopped just now"
     )]
     NotGranted {
         /// Who may not.

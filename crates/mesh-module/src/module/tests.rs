@@ -229,13 +229,13 @@ async fn what_the_manifest_does_not_list_is_refused_naming_the_list() {
     assert_eq!(
         error.to_string(),
         "event \"bought\" is not in the grant of module shop: list \"bought\" under events.emits of its manifest and \
-         apply that"
+         apply that; where it is listed, the module is being moved or stopped just now"
     );
     let error = mesh.clerk.send("mail", "").await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "seat \"mail\" is not in the grant of module clerk: list \"mail\" under seats.sends_to of its manifest and \
-         apply that"
+         apply that; where it is listed, the module is being moved or stopped just now"
     );
     assert!(matches!(
         mesh.shop.emit("So.ld", "").await,
