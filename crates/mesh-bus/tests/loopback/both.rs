@@ -1,6 +1,7 @@
 //! One mesh on two buses: a real controller over both, modules and nodes on either.
 
 mod large;
+mod starting;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! What is to be done anew on both buses is done on each, whatever becomes of it on the other.
 
 use std::future::pending;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -49,8 +50,12 @@ impl NodeBus for Wired {
         None
     }
 
+    /// Whoever is offered is refused, once for each time it is asked.
     async fn next(&self) -> NodeEvent<()> {
-        pending().await
+        match self.bus {
+            BusKind::Nats => pending().await,
+            BusKind::Amqp => NodeEvent::Denied("a test".to_owned()),
+        }
     }
 
     async fn settle(&self, (): &(), _: NodeSettlement) -> Result<(), BusError> {
@@ -89,35 +94,54 @@ fn place(bus: BusKind) -> Place {
 }
 
 #[tokio::test]
-async fn a_node_listens_again_at_home_while_the_bus_it_is_offered_takes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let box_key = BoxKey::generate().unwrap();
-    let wire = Wire::default();
-    let told = Surroundings {
+async fn what_the_bus_it_is_offered_refuses_is_no_news_of_its_home() {
+    for (home, offered, heard) in [
+        (BusKind::Nats, BusKind::Amqp, false),
+        (BusKind::Amqp, BusKind::Nats, true),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, homes) = opened(dir.path(), home, offered).await;
+        let denied = async { while !matches!(homes.next().await, NodeEvent::Denied(_)) {} };
+        let denied = tokio::time::timeout(Duration::from_millis(300), denied).await;
+        assert_eq!(denied.is_ok(), heard, "at home on {home}");
+    }
+}
+
+/// A node at home on one and offered the other, which it has reached.
+async fn opened(dir: &Path, home: BusKind, offered: BusKind) -> (Wire, Homes<Wire>) {
+    let (box_key, wire) = (BoxKey::generate().unwrap(), Wire::default());
+    let surroundings = Surroundings {
         node: "web-1".parse().unwrap(),
         urls: vec![],
         ca: None,
         bus: BusFacts::default(),
         box_key: box_key.clone(),
-        credentials: dir.path().to_owned(),
+        credentials: dir.to_owned(),
     };
+    let homes = Homes::open(HomesParts {
+        dial: wire.clone(),
+        node: surroundings.node.clone(),
+        files: PlaceFiles::new(dir, &box_key),
+        box_key,
+        home: place(home),
+        offered: Some(place(offered)),
+        surroundings: watch::Sender::new(surroundings),
+    });
+    let homes = homes.await.unwrap();
+    while homes.both().1.unwrap().node().is_none() {
+        tokio::task::yield_now().await;
+    }
+    (wire, homes)
+}
+
+#[tokio::test]
+async fn a_node_listens_again_at_home_while_the_bus_it_is_offered_takes_nothing() {
     for [home, offered] in [
         [BusKind::Nats, BusKind::Amqp],
         [BusKind::Amqp, BusKind::Nats],
     ] {
-        let homes = Homes::open(HomesParts {
-            dial: wire.clone(),
-            node: told.node.clone(),
-            files: PlaceFiles::new(dir.path(), &box_key),
-            box_key: box_key.clone(),
-            home: place(home),
-            offered: Some(place(offered)),
-            surroundings: watch::Sender::new(told.clone()),
-        });
-        let homes = homes.await.unwrap();
-        while homes.both().1.unwrap().node().is_none() {
-            tokio::task::yield_now().await;
-        }
+        let dir = tempfile::tempdir().unwrap();
+        let (wire, homes) = opened(dir.path(), home, offered).await;
         let before = wire.0.clone().map(|asked| asked.load(Ordering::Relaxed));
         assert!(homes.listen_again().await.is_err());
         let after = wire.0.clone().map(|asked| asked.load(Ordering::Relaxed));
