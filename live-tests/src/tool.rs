@@ -1,15 +1,22 @@
 //! What an operator's tool sees of a server, and does to it behind the controller's back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_nats::Client;
 use mesh_model::{ConsumerRef, StreamName};
 use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::patience::soon;
 
 /// The JetStream API, bare.
 #[derive(Debug, Clone)]
 pub struct Tool(Client);
+
+/// Between two looks of which the second has to show what the first did: long beside what settling a message takes.
+const CALM: Duration = Duration::from_millis(250);
 
 /// Everything a server holds: definitions, where each consumer stands, and how many messages on which subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +145,22 @@ impl Tool {
             }
         }
         Ok(Snapshot(seen))
+    }
+
+    /// The same once nothing is on its way any more: what an agent or the controller still settles is nobody else's doing.
+    pub async fn calm(&self) -> anyhow::Result<Snapshot> {
+        let mut before = self.snapshot().await?;
+        soon("nothing changes any more", async {
+            loop {
+                sleep(CALM).await;
+                let now = self.snapshot().await?;
+                if now.changes_since(&before, &[]).is_empty() {
+                    return Ok(now);
+                }
+                before = now;
+            }
+        })
+        .await?
     }
 
     async fn page(&self, verb: &str, at: &str) -> anyhow::Result<Vec<Value>> {

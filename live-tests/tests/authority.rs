@@ -31,7 +31,7 @@ impl Stage {
     /// Publishing there is refused, and nothing the server holds is another after it. The credential is good for what
     /// it is granted: otherwise a refusal would prove nothing.
     async fn refuses(&self, subject: &str, body: &[u8]) -> anyhow::Result<()> {
-        let before = self.mesh.tool.snapshot().await?;
+        let before = self.mesh.tool.calm().await?;
         self.rogue.is_refused_publishing(subject, body).await?;
         let after = self.mesh.tool.snapshot().await?;
         assert_eq!(after.changes_since(&before, &[]), Vec::<String>::new());

@@ -69,7 +69,7 @@ async fn an_ack_whose_answer_is_to_do_harm_changes_nothing() -> anyhow::Result<(
     };
     let rogue = mesh.rogue(&Principal::Node(node)).await?;
     let ack = ack_in_hand(&rogue).await?;
-    let before = mesh.tool.snapshot().await?;
+    let before = mesh.tool.calm().await?;
     for reply in REPLIES {
         for body in ["+WPI", "+ACK", "-NAK", "+TERM"] {
             rogue.publish(&ack, Some(reply), body.as_bytes()).await?;
@@ -95,7 +95,7 @@ async fn a_report_whose_answer_is_to_do_harm_changes_nothing() -> anyhow::Result
     let parked_before = mesh.tool.stored(&subject::parked_stream()).await?;
     let mut own = OF_THE_NODE.to_vec();
     own.push("PARKED holds mesh.parked.control.report.n1");
-    let before = mesh.tool.snapshot().await?;
+    let before = mesh.tool.calm().await?;
     for reply in REPLIES {
         let report = "mesh.control.report.n1";
         rogue.publish(report, Some(reply), b"no report").await?;
@@ -124,7 +124,7 @@ async fn an_enrolment_whose_answer_is_to_do_harm_changes_nothing() -> anyhow::Re
         "consumer CONTROL/controller",
         "PARKED holds mesh.parked.control.enrol.t1",
     ];
-    let before = mesh.tool.snapshot().await?;
+    let before = mesh.tool.calm().await?;
     for reply in REPLIES {
         let ask = "mesh.control.enrol.t1";
         rogue.publish(ask, Some(reply), b"no request").await?;
@@ -144,7 +144,7 @@ async fn an_enrolment_that_names_a_foreign_address_is_refused_into_its_own_inbox
     };
     let joiner = mesh.joiner(&token).await?;
     let own = ["consumer CONTROL/controller"];
-    let before = mesh.tool.snapshot().await?;
+    let before = mesh.tool.calm().await?;
     let new: NodeName = "new".parse()?;
     let own_inbox = subject::inbox_prefix(&Principal::Joiner(token.clone()));
     let lookalikes = [
