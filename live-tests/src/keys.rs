@@ -71,6 +71,7 @@ impl KeyRing {
                 labels: Labels::new(),
                 token: "spent".parse()?,
                 enrolled: Timestamp::default(),
+                scheduling: mesh_model::Scheduling::Open,
             };
             records.nodes.insert(node, record);
         }

@@ -100,6 +100,7 @@ impl Founding {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         self.facts.push(Fact::Node(node.clone(), record));
         Ok(node)
@@ -314,6 +315,8 @@ pub fn manifest(module: &str) -> anyhow::Result<Manifest> {
         follows: [].into(),
         can_hold: [].into(),
         sends_to: [].into(),
+        health: None,
+        secrets: [].into(),
     })
 }
 
@@ -321,6 +324,7 @@ pub fn manifest(module: &str) -> anyhow::Result<Manifest> {
 pub fn placed_on(node: &NodeName) -> Placement {
     Placement {
         on: Selector::Nodes([node.clone()].into()),
+        count: None,
     }
 }
 

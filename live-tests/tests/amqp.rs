@@ -57,6 +57,7 @@ fn records(world: &AmqpWorld, nodes: &[&str]) -> anyhow::Result<Records> {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node, record);
     }

@@ -91,7 +91,7 @@ fn records(world: &AmqpWorld, shop_on: BusKind, mailer_on: BusKind) -> anyhow::R
     let mut records = Records::new("two".parse()?, BusFacts::default());
     let seat: SeatName = "mail".parse()?;
     let holder = Some("mailer".parse()?);
-    records.declared.seats.insert(seat.clone(), holder);
+    records.declared.seats.insert(seat.clone(), holder.into());
     let mut shop = manifest("shop")?;
     shop.emits.insert("placed".parse()?);
     shop.sends_to.insert(seat.clone());
@@ -115,6 +115,8 @@ fn manifest(name: &str) -> anyhow::Result<Manifest> {
         follows: [].into(),
         can_hold: [].into(),
         sends_to: [].into(),
+        health: None,
+        secrets: [].into(),
     })
 }
 
@@ -134,6 +136,7 @@ fn add(
         labels: Labels::new(),
         token: "spent".parse()?,
         enrolled: Timestamp::default(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(node.clone(), record);
     add_module(world, records, manifest, node.as_str(), bus)
@@ -156,12 +159,16 @@ fn add_module(
         key: world.user(&Principal::Instance(instance.clone())),
         credential: Sealed(Vec::new()),
         sealed_to: world.box_key(&node),
+        secrets: [].into(),
+        life: mesh_model::CredentialLife::default(),
     };
     records.instances.insert(instance, record);
     let on = Selector::Nodes([node].into());
     let module = manifest.module.clone();
     let declared = &mut records.declared;
-    declared.placements.insert(module.clone(), Placement { on });
+    declared
+        .placements
+        .insert(module.clone(), Placement { on, count: None });
     declared.modules.insert(module, manifest);
     Ok(())
 }

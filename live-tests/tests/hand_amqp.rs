@@ -43,7 +43,7 @@ async fn stage_in(world: AmqpWorld) -> anyhow::Result<Stage> {
         account: "MESH".to_owned(),
     };
     let mut records = Records::new("live".parse()?, facts);
-    records.declared.seats.insert("mail".parse()?, None);
+    records.declared.seats.insert("mail".parse()?, None.into());
     let shop = Manifest {
         emits: ["sold".parse()?].into(),
         ..manifest("shop")?
@@ -66,6 +66,7 @@ async fn stage_in(world: AmqpWorld) -> anyhow::Result<Stage> {
         labels: Labels::new(),
         token: "spent".parse()?,
         enrolled: Timestamp::default(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(node, record);
     let mut plan = derive(&records, &Bounds::default());

@@ -245,6 +245,7 @@ async fn in_one_account_the_same_ack_deletes_the_stream() -> anyhow::Result<()> 
         labels: Labels::new(),
         token: "spent".parse()?,
         enrolled: Timestamp::default(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(node.clone(), record);
     let plan = derive(&records, &Bounds::default());

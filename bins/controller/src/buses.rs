@@ -145,6 +145,7 @@ mod tests {
                 labels: BTreeMap::new(),
                 token: "t".parse().unwrap(),
                 enrolled: NOW,
+                scheduling: mesh_model::Scheduling::Open,
             };
             records.nodes.insert(name.parse().unwrap(), record);
         }

@@ -106,7 +106,9 @@ mod tests {
         let module = declared.placements.keys().next().unwrap().clone();
         let labels = [("role".to_owned(), "web".to_owned())].into();
         let on = Selector::Labels(labels);
-        declared.placements.insert(module.clone(), Placement { on });
+        declared
+            .placements
+            .insert(module.clone(), Placement { on, count: None });
         let by_labels: Vec<&ModuleName> = placed_by_labels(&declared).collect();
         assert_eq!(by_labels, [&module]);
         let listed = names(declared.clone());

@@ -153,6 +153,10 @@ bus = { account = "MESH" }
             restart: Restart::Always,
             key: PublicKey::from_raw([0; 32]),
             credential: Sealed(vec![]),
+            health: None,
+            secrets: [].into(),
+            pull_secret: None,
+            accepts: [].into(),
         }
     }
 

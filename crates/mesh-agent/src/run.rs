@@ -304,6 +304,10 @@ mod tests {
             restart: Restart::Always,
             key: PublicKey::new(key.public().as_str()).unwrap(),
             credential: Sealed(sealed.into_bytes()),
+            health: None,
+            secrets: [].into(),
+            pull_secret: None,
+            accepts: [].into(),
         };
         Remembered {
             declaration: Some(Declaration {

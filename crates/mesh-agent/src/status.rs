@@ -211,6 +211,10 @@ mod tests {
                 restart: Restart::Always,
                 key: PublicKey::from_raw([0; 32]),
                 credential: Sealed(vec![]),
+                health: None,
+                secrets: [].into(),
+                pull_secret: None,
+                accepts: [].into(),
             },
             extra_env: [].into(),
         }

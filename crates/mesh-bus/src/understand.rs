@@ -175,6 +175,7 @@ mod tests {
             seq: Seq(0),
             deaf: false,
             version: "1".to_owned(),
+            doing: [].into(),
         };
         let body = encode_heartbeat(&beat);
         assert_eq!(heartbeat(&subject::heartbeat(&node), &body), Ok(beat));

@@ -446,6 +446,7 @@ impl Agent {
             seq: self.last.as_ref().map_or(Seq(0), |last| last.id.seq),
             deaf: self.ear.missed(now) >= 2,
             version: self.settings.version.clone(),
+            doing: [].into(),
         }));
     }
 }

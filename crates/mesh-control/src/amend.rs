@@ -223,11 +223,17 @@ fn assign(
             })?;
     }
     let assigned = holder.cloned();
-    if declared.seats.get(seat) == Some(&assigned) {
+    if declared.seats.get(seat).map(|spec| &spec.holder) == Some(&assigned) {
         // What the files say anyway overrides nothing.
         records.seats.remove(seat);
     } else {
-        records.seats.insert(seat.clone(), SeatRecord { assigned });
+        records.seats.insert(
+            seat.clone(),
+            SeatRecord {
+                assigned,
+                by: mesh_model::Assigner::Operator,
+            },
+        );
     }
     Ok(match holder {
         Some(module) => format!("assign seat {seat} to {module}"),

@@ -75,6 +75,7 @@ pub(crate) fn admit(
             labels,
             token: token.clone(),
             enrolled: now,
+            scheduling: mesh_model::Scheduling::Open,
         },
     );
     if let Err(error) = settle_instances(&mut next, mint) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use mesh_model::{
     BusFacts, Declaration, InstanceRecord, InstanceRef, Manifest, MeshName, ModuleName, NodeName,
-    NodeRecord, Placement, Records, Report, ReportId, Revision, SeatName, SeatRecord, Timestamp,
-    TokenId, TokenRecord,
+    NodeRecord, Placement, Records, Report, ReportId, Revision, SeatName, SeatRecord, SeatSpec,
+    SecretName, SecretRecord, Timestamp, TokenId, TokenRecord,
 };
 
 /// One thing that must outlive the process.
@@ -16,11 +16,11 @@ pub enum Fact {
     Mesh(MeshFact),
     /// A module, as declared.
     Module(Manifest),
-    /// A seat, with the holder the files name.
-    Seat(SeatName, Option<ModuleName>),
+    /// A seat, as the files say it.
+    Seat(SeatName, SeatSpec),
     /// Where a module runs.
     Placed(ModuleName, Placement),
-    /// A holder assigned by hand.
+    /// A holder the files do not name.
     Assigned(SeatName, SeatRecord),
     /// An enrolled host.
     Node(NodeName, NodeRecord),
@@ -28,6 +28,8 @@ pub enum Fact {
     Token(TokenId, TokenRecord),
     /// A credential of a module on a node.
     Instance(InstanceRef, InstanceRecord),
+    /// A secret an operator set.
+    Secret(SecretName, SecretRecord),
     /// What a node was last told.
     Declaration(Declaration),
     /// What a node said.
@@ -79,6 +81,8 @@ pub enum FactKey {
     Token(TokenId),
     /// An instance's credential.
     Instance(InstanceRef),
+    /// A secret.
+    Secret(SecretName),
     /// A node's declaration.
     Declaration(NodeName),
     /// A report.
@@ -99,6 +103,7 @@ impl Fact {
             Self::Node(node, _) => FactKey::Node(node.clone()),
             Self::Token(token, _) => FactKey::Token(token.clone()),
             Self::Instance(instance, _) => FactKey::Instance(instance.clone()),
+            Self::Secret(secret, _) => FactKey::Secret(secret.clone()),
             Self::Declaration(declaration) => FactKey::Declaration(declaration.node.clone()),
             Self::Report(report) => FactKey::Report(report.id.clone()),
             Self::Audit(audit) => FactKey::Audit(audit.revision),
@@ -163,8 +168,8 @@ impl Kept {
                 let modules = &mut records.declared.modules;
                 modules.insert(manifest.module.clone(), manifest);
             }
-            Fact::Seat(seat, holder) => {
-                records.declared.seats.insert(seat, holder);
+            Fact::Seat(seat, spec) => {
+                records.declared.seats.insert(seat, spec);
             }
             Fact::Placed(module, placement) => {
                 records.declared.placements.insert(module, placement);
@@ -180,6 +185,9 @@ impl Kept {
             }
             Fact::Instance(instance, record) => {
                 records.instances.insert(instance, record);
+            }
+            Fact::Secret(secret, record) => {
+                records.secrets.insert(secret, record);
             }
             Fact::Declaration(declaration) => {
                 let node = declaration.node.clone();
@@ -201,15 +209,15 @@ fn facts(records: &Records) -> BTreeMap<FactKey, Fact> {
         revision: records.revision,
         incarnation: records.incarnation,
     });
-    let of = |(a, b): (&SeatName, &Option<ModuleName>)| Fact::Seat(a.clone(), b.clone());
     std::iter::once(mesh)
         .chain(declared.modules.values().cloned().map(Fact::Module))
-        .chain(declared.seats.iter().map(of))
+        .chain(pairs(&declared.seats, Fact::Seat))
         .chain(pairs(&declared.placements, Fact::Placed))
         .chain(pairs(&records.seats, Fact::Assigned))
         .chain(pairs(&records.nodes, Fact::Node))
         .chain(pairs(&records.tokens, Fact::Token))
         .chain(pairs(&records.instances, Fact::Instance))
+        .chain(pairs(&records.secrets, Fact::Secret))
         .map(|fact| (fact.key(), fact))
         .collect()
 }

@@ -70,6 +70,8 @@ pub(crate) fn settle_instances(
                 key,
                 credential,
                 sealed_to,
+                secrets: [].into(),
+                life: mesh_model::CredentialLife::default(),
             },
         );
     }
@@ -188,6 +190,10 @@ fn workload(manifest: &Manifest, credential: &InstanceRecord) -> Workload {
         restart: manifest.restart,
         key: credential.key.clone(),
         credential: credential.credential.clone(),
+        health: None,
+        secrets: [].into(),
+        pull_secret: None,
+        accepts: [].into(),
     }
 }
 

@@ -232,6 +232,11 @@ fn said_wrong(error: &ManifestError) -> Said {
         ManifestError::ReservedEnv { name } | ManifestError::InvalidEnv { name } => {
             Said::Env(name.clone())
         }
+        ManifestError::SecretEnv { name } => Said::Env(name.clone()),
+        ManifestError::PortsOfHost | ManifestError::PortTwice { .. } => Said::Field("ports"),
+        ManifestError::VolumeTwice { .. } => Said::Field("volumes"),
+        ManifestError::Health { .. } => Said::Field("health"),
+        ManifestError::Resources { .. } => Said::Field("resources"),
         ManifestError::AfterItself { module } => Said::After(module.clone()),
         ManifestError::AnnouncedListed => Said::Emits(mesh_model::EventName::announced()),
         ManifestError::Nul { field }

@@ -83,6 +83,8 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
         follows: lists.follows.into_keys().collect(),
         can_hold: lists.can_hold.into_keys().collect(),
         sends_to: lists.sends_to.into_keys().collect(),
+        health: None,
+        secrets: [].into(),
     };
     Some((manifest, said))
 }

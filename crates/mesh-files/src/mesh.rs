@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mesh_model::{MeshName, ModuleName, NodeName, Placement, SeatName, Selector};
+use mesh_model::{MeshName, ModuleName, NodeName, Placement, SeatName, SeatSpec, Selector};
 
 use crate::ErrorCode;
 use crate::form::{MeshForm, PlaceForm, Text};
@@ -14,7 +14,7 @@ use crate::source::quoted;
 #[derive(Debug)]
 pub(crate) struct MeshFile {
     pub(crate) name: MeshName,
-    pub(crate) seats: BTreeMap<SeatName, Option<ModuleName>>,
+    pub(crate) seats: BTreeMap<SeatName, SeatSpec>,
     pub(crate) placements: BTreeMap<ModuleName, Placement>,
     /// Where the mesh is named.
     pub(crate) name_at: Offset,
@@ -42,7 +42,7 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
             if let Some((_, text)) = &holder {
                 holders_at.insert(name.clone(), text.span().start);
             }
-            seats.insert(name, holder.and_then(|(module, _)| module));
+            seats.insert(name, holder.and_then(|(module, _)| module).into());
         }
     }
 
@@ -55,7 +55,7 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
             && first(names, &mut places_at, &module, "placement of module", &at)
             && let Some(on) = on
         {
-            placements.insert(module, Placement { on });
+            placements.insert(module, Placement { on, count: None });
         }
     }
     if !names.errors.is_empty() {

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, Home, ModuleName, NodeName, PublicKey, Sealed};
+use crate::{
+    Container, Generation, HandedSecret, Health, Home, ModuleName, NodeName, PublicKey, Sealed,
+    SecretName,
+};
 
 /// Everything one node is to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,10 +37,18 @@ pub struct Workload {
     pub env: BTreeMap<String, String>,
     /// What happens when it ends.
     pub restart: Restart,
+    /// How it is known that it does its work; a change here alone restarts nothing.
+    pub health: Option<Health>,
+    /// Secrets it is handed, each in a file.
+    pub secrets: BTreeMap<SecretName, HandedSecret>,
+    /// What its image's registry is asked with, and it is not handed.
+    pub pull_secret: Option<HandedSecret>,
     /// The public half of the instance's credential: who it is on the bus.
     pub key: PublicKey,
     /// The secret half, sealed to the node.
     pub credential: Sealed,
+    /// Keys of earlier credentials: what was started with one of them goes on, and takes the new one by itself.
+    pub accepts: BTreeSet<PublicKey>,
 }
 
 impl Workload {
@@ -48,8 +59,16 @@ impl Workload {
             && self.run == other.run
             && self.env == other.env
             && self.restart == other.restart
-            && self.key == other.key
+            && versions(&self.secrets).eq(versions(&other.secrets))
+            && (self.key == other.key || other.accepts.contains(&self.key))
     }
+}
+
+/// Which value of each secret it is; sealed anew, the same value is other bytes.
+fn versions(
+    secrets: &BTreeMap<SecretName, HandedSecret>,
+) -> impl Iterator<Item = (&SecretName, u64)> {
+    secrets.iter().map(|(name, handed)| (name, handed.version))
 }
 
 /// How a module runs.
@@ -63,6 +82,8 @@ pub enum Run {
         /// Its arguments.
         args: Vec<String>,
     },
+    /// A container.
+    Image(Box<Container>),
 }
 
 impl Run {
@@ -76,10 +97,21 @@ impl Run {
         })
     }
 
-    /// Program and arguments.
+    /// Program and arguments; of a container the arguments alone, since its program is in the image.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
-        let Self::Command { program, args } = self;
-        std::iter::once(program.as_str()).chain(args.iter().map(String::as_str))
+        let (program, args) = match self {
+            Self::Command { program, args } => (Some(program), args),
+            Self::Image(container) => (None, &container.args),
+        };
+        program.into_iter().chain(args).map(String::as_str)
+    }
+
+    /// The container, where it is one.
+    pub fn container(&self) -> Option<&Container> {
+        match self {
+            Self::Command { .. } => None,
+            Self::Image(container) => Some(container),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an operator declared, and every way in which it can contradict itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +20,28 @@ pub struct Declared {
     /// Its modules.
     pub modules: BTreeMap<ModuleName, Manifest>,
     /// Its seats, each with the holder the files name.
-    pub seats: BTreeMap<SeatName, Option<ModuleName>>,
+    pub seats: BTreeMap<SeatName, SeatSpec>,
     /// Where modules run.
     pub placements: BTreeMap<ModuleName, Placement>,
+}
+
+/// A seat, as the files say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SeatSpec {
+    /// The module that holds it; nobody: its work waits.
+    pub holder: Option<ModuleName>,
+    /// Milliseconds for which every node of the holder may be lost before another module that can hold it does; nothing:
+    /// an operator decides.
+    pub failover: Option<u64>,
+}
+
+impl From<Option<ModuleName>> for SeatSpec {
+    fn from(holder: Option<ModuleName>) -> Self {
+        Self {
+            holder,
+            failover: None,
+        }
+    }
 }
 
 /// Where one module runs.
@@ -29,6 +49,8 @@ pub struct Declared {
 pub struct Placement {
     /// Which nodes.
     pub on: Selector,
+    /// On how many of them, spread; nothing: on all.
+    pub count: Option<NonZeroU32>,
 }
 
 /// Nodes one placement may name.
@@ -187,8 +209,8 @@ impl Declared {
             }
             self.check_module(manifest, &mut errors);
         }
-        for (seat, holder) in &self.seats {
-            if let Some(module) = holder
+        for (seat, spec) in &self.seats {
+            if let Some(module) = &spec.holder
                 && let Err(why) = self.can_hold(module, seat)
             {
                 errors.push(MeshError::CannotHold {
@@ -325,6 +347,8 @@ mod tests {
             follows: BTreeSet::new(),
             can_hold: BTreeSet::new(),
             sends_to: BTreeSet::new(),
+            health: None,
+            secrets: [].into(),
         }
     }
 
@@ -334,7 +358,7 @@ mod tests {
             mesh: "home".parse().unwrap(),
             modules: [(module.clone(), manifest)].into(),
             seats: BTreeMap::new(),
-            placements: [(module, Placement { on })].into(),
+            placements: [(module, Placement { on, count: None })].into(),
         };
         declared.check().iter().map(ToString::to_string).collect()
     }

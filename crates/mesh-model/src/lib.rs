@@ -4,6 +4,7 @@
 //! be well formed, and what it means for a bus is worked out in `mesh-derive`.
 
 mod bus;
+mod container;
 mod declaration;
 mod declared;
 mod enrol;
@@ -16,13 +17,18 @@ mod manifest;
 mod name;
 mod records;
 mod report;
+mod secret;
 mod spec;
 mod subject;
 mod text;
 
 pub use bus::{BusKind, BusPlace, Home, InvalidBusKind, Moving, Offer};
+pub use container::{
+    Container, HandedSecret, Health, Image, InvalidImage, InvalidPort, InvalidVolume, Network,
+    Port, Probe, Protocol, Resources, Volume,
+};
 pub use declaration::{Declaration, Restart, Run, Workload};
-pub use declared::{Declared, Labels, MeshError, Placement, Selector, labels_too_large};
+pub use declared::{Declared, Labels, MeshError, Placement, SeatSpec, Selector, labels_too_large};
 pub use enrol::{Enrolment, EnrolmentAnswer, EnrolmentRefusal};
 pub use generation::{Generation, ReportId, Revision, Seq, Timestamp};
 pub use grant::{Allow, Grant, InstanceRef, InvalidPrincipal, Principal, QueueSubscription};
@@ -34,8 +40,12 @@ pub use name::{
     EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind, NameRule, NodeName, SeatName,
     TokenId,
 };
-pub use records::{BusFacts, InstanceRecord, NodeRecord, Records, SeatRecord, Spent, TokenRecord};
-pub use report::{Heartbeat, ModuleReport, ModuleState, Outcome, Report};
+pub use records::{
+    Assigner, BusFacts, CredentialLife, InstanceRecord, NodeRecord, Records, Retiring, Scheduling,
+    SeatRecord, Spent, TokenRecord,
+};
+pub use report::{Heartbeat, LastExit, ModuleReport, ModuleState, Outcome, Report};
+pub use secret::{InvalidSecretName, SecretName, SecretRecord};
 pub use spec::{
     AckPolicy, ConsumerKind, ConsumerRef, ConsumerSpec, DeliverPolicy, Discard, InvalidBusName,
     Retention, Selects, StreamName, StreamSpec,

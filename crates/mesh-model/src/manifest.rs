@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EventName, EventRef, ModuleName, Restart, Run, SeatName};
+use crate::{
+    EventName, EventRef, Health, ModuleName, Network, Probe, Restart, Run, SeatName, SecretName,
+};
 
 /// What one module is: how it runs, what it says, what it hears, which seats it may hold and which it sends work to.
 ///
@@ -23,6 +25,10 @@ pub struct Manifest {
     pub env: BTreeMap<String, String>,
     /// What happens when it ends.
     pub restart: Restart,
+    /// How it is known that it does its work; nothing: it does while it runs.
+    pub health: Option<Health>,
+    /// Secrets it is handed, each in a file.
+    pub secrets: BTreeSet<SecretName>,
     /// Events it emits, besides `announced`, which every module may.
     pub emits: BTreeSet<EventName>,
     /// Events it follows, by exact name.
@@ -57,6 +63,41 @@ pub enum ManifestError {
     /// `announced` listed as if it were the author's.
     #[error("emits: \"announced\" is reserved and every module may emit it; leave it out")]
     AnnouncedListed,
+    /// A container in the host's network has the host's ports, and maps none.
+    #[error(
+        "ports: a container in the host's network listens on the host's own ports; leave out ports, or network"
+    )]
+    PortsOfHost,
+    /// Two of its ports are one port of the host.
+    #[error("ports: {port} of the host is given twice")]
+    PortTwice {
+        /// The port, as it is written.
+        port: String,
+    },
+    /// Two volumes at one place.
+    #[error("volumes: {target} is given twice")]
+    VolumeTwice {
+        /// The place in the container.
+        target: String,
+    },
+    /// A question of health that cannot be asked.
+    #[error("health: {problem}")]
+    Health {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A limit nothing could run within.
+    #[error("resources: {problem}")]
+    Resources {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A secret and a variable of one name: the file's variable would hide the other, or be hidden.
+    #[error("env {name:?}: it says where the secret of that name is; leave it out")]
+    SecretEnv {
+        /// The variable.
+        name: String,
+    },
     /// Text that cannot be handed to a process.
     #[error("{field} holds a NUL byte, which no process can be handed")]
     Nul {
@@ -96,6 +137,8 @@ const EMITS_LIMIT: usize = 1000;
 const LIST_LIMIT: usize = 256;
 /// Seats one module may hold, or send work to: each is a consumer or an entry of its grant.
 const SEATS_LIMIT: usize = 256;
+/// Secrets of one module: each travels with its declaration.
+const SECRETS_LIMIT: usize = 64;
 /// Bytes of a module's environment, and of its command: a node's declaration is one message with all its modules.
 const TEXT_LIMIT: usize = 16 * 1024;
 /// Bytes of a release: it is shown as one line.
@@ -121,6 +164,17 @@ impl Manifest {
             ("command", self.run.argv().count(), LIST_LIMIT),
             ("can_hold", self.can_hold.len(), SEATS_LIMIT),
             ("sends_to", self.sends_to.len(), SEATS_LIMIT),
+            ("secrets", self.secrets.len(), SECRETS_LIMIT),
+            (
+                "ports",
+                self.run.container().map_or(0, |c| c.ports.len()),
+                LIST_LIMIT,
+            ),
+            (
+                "volumes",
+                self.run.container().map_or(0, |c| c.volumes.len()),
+                LIST_LIMIT,
+            ),
         ];
         let large = large
             .into_iter()
@@ -164,7 +218,70 @@ impl Manifest {
         if self.run.argv().any(|word| word.contains('\0')) {
             errors.push(ManifestError::Nul { field: "command" });
         }
+        errors.extend(self.container_faults());
+        errors.extend(self.health_fault());
+        errors.extend(self.secrets.iter().filter_map(|secret| {
+            let name = format!("{secret}_FILE");
+            let taken = self.env.contains_key(&name);
+            taken.then_some(ManifestError::SecretEnv { name })
+        }));
         errors.extend(self.sizes());
         errors
+    }
+
+    fn container_faults(&self) -> Vec<ManifestError> {
+        let Some(container) = self.run.container() else {
+            return Vec::new();
+        };
+        let mut errors = Vec::new();
+        if container.network == Network::Host && !container.ports.is_empty() {
+            errors.push(ManifestError::PortsOfHost);
+        }
+        let mut taken = BTreeSet::new();
+        for port in &container.ports {
+            if !taken.insert((port.address, port.host, port.protocol)) {
+                let port = port.host.to_string();
+                errors.push(ManifestError::PortTwice { port });
+            }
+        }
+        let mut targets = BTreeSet::new();
+        for volume in &container.volumes {
+            if !targets.insert(volume.target.as_str()) {
+                let target = volume.target.clone();
+                errors.push(ManifestError::VolumeTwice { target });
+            }
+        }
+        // Below this an engine refuses, or nothing lives.
+        if container
+            .resources
+            .memory
+            .is_some_and(|bytes| bytes < 6 * 1024 * 1024)
+        {
+            let problem = "memory is at least 6MiB";
+            errors.push(ManifestError::Resources { problem });
+        }
+        if container.resources.millicpus == Some(0) {
+            let problem = "cpus is at least 0.001";
+            errors.push(ManifestError::Resources { problem });
+        }
+        errors
+    }
+
+    fn health_fault(&self) -> Option<ManifestError> {
+        let health = self.health.as_ref()?;
+        let problem = match &health.probe {
+            _ if health.every < 100 => "every is at least 100ms",
+            _ if health.within < health.every => "within is at least as long as every",
+            Probe::Http(url) if !url.starts_with("http://") => "http is a URL of plain http://",
+            Probe::Tcp(at) if !at.contains(':') => "tcp is HOST:PORT",
+            Probe::Exec(argv) if argv.first().is_none_or(String::is_empty) => {
+                "exec names no program"
+            }
+            Probe::Exec(argv) if argv.iter().any(|word| word.contains('\0')) => {
+                "exec holds a NUL byte"
+            }
+            Probe::Http(_) | Probe::Tcp(_) | Probe::Exec(_) => return None,
+        };
+        Some(ManifestError::Health { problem })
     }
 }

@@ -1,12 +1,13 @@
 //! What the controller keeps: what was declared, who enrolled, and which credential is whose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BoxPublicKey, BusKind, Declared, InstanceRef, Labels, MeshName, ModuleName, Moving, NodeName,
-    PublicKey, Revision, Sealed, SeatName, Timestamp, TokenId,
+    BoxPublicKey, BusKind, Declared, HandedSecret, InstanceRef, Labels, MeshName, ModuleName,
+    Moving, NodeName, PublicKey, Revision, Sealed, SeatName, SecretName, SecretRecord, Timestamp,
+    TokenId,
 };
 
 /// Everything the mesh is, as its controller keeps it.
@@ -28,6 +29,8 @@ pub struct Records {
     pub tokens: BTreeMap<TokenId, TokenRecord>,
     /// Credentials of modules on nodes.
     pub instances: BTreeMap<InstanceRef, InstanceRecord>,
+    /// Secrets an operator set.
+    pub secrets: BTreeMap<SecretName, SecretRecord>,
 }
 
 impl Records {
@@ -47,14 +50,15 @@ impl Records {
             seats: BTreeMap::new(),
             tokens: BTreeMap::new(),
             instances: BTreeMap::new(),
+            secrets: BTreeMap::new(),
         }
     }
 
     /// Who holds a seat now: whom an operator assigned last, else whom the files name.
     pub fn holder(&self, seat: &SeatName) -> Option<&ModuleName> {
         match self.seats.get(seat) {
-            Some(SeatRecord { assigned }) => assigned.as_ref(),
-            None => self.declared.seats.get(seat).and_then(Option::as_ref),
+            Some(SeatRecord { assigned, .. }) => assigned.as_ref(),
+            None => self.declared.seats.get(seat)?.holder.as_ref(),
         }
     }
 }
@@ -86,13 +90,41 @@ pub struct NodeRecord {
     pub token: TokenId,
     /// When.
     pub enrolled: Timestamp,
+    /// Whether modules are placed on it.
+    pub scheduling: Scheduling,
 }
 
-/// A holder assigned by hand. There is a record only while it overrides the files.
+/// Whether modules are placed on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduling {
+    /// They are.
+    #[default]
+    Open,
+    /// None that is not there already.
+    Cordoned,
+    /// None, and those that were there have gone.
+    Drained,
+}
+
+/// A holder the files do not name. There is a record only while it overrides them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatRecord {
     /// The holder, or nobody.
     pub assigned: Option<ModuleName>,
+    /// Who decided that.
+    pub by: Assigner,
+}
+
+/// Who assigned a seat against the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assigner {
+    /// An operator.
+    #[default]
+    Operator,
+    /// The controller, because every node of the holder before was lost.
+    Failover,
 }
 
 /// A token, without what makes it one: the controller keeps the public half of its key, from which the secret half
@@ -142,4 +174,28 @@ pub struct InstanceRecord {
     pub credential: Sealed,
     /// To which of the node's keys it is sealed.
     pub sealed_to: BoxPublicKey,
+    /// The values of the secrets its manifest names, sealed to the same key.
+    pub secrets: BTreeMap<SecretName, HandedSecret>,
+    /// How old it is, and which ones came before it.
+    pub life: CredentialLife,
+}
+
+/// Where a credential is between being made and being replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CredentialLife {
+    /// When it was made; nothing where an earlier release did not say.
+    pub made: Option<Timestamp>,
+    /// The one before it, which is good for a while longer.
+    pub retiring: Option<Retiring>,
+    /// Keys of those before it which a running module was started with and need not be restarted for.
+    pub accepts: BTreeSet<PublicKey>,
+}
+
+/// A credential that has been replaced and is still good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retiring {
+    /// Its public half.
+    pub key: PublicKey,
+    /// When the bus knows it no longer.
+    pub until: Timestamp,
 }

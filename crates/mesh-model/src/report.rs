@@ -56,15 +56,32 @@ pub struct ModuleReport {
     pub pid: Option<u32>,
     /// How often it was started again since it was declared.
     pub restarts: u32,
-    /// Why it is not running, when it is not.
+    /// Why it is not running, when it is not; or why it does not run as it was declared.
     pub reason: Option<String>,
+    /// The digest of the image it runs, `sha256:…`, where it is a container.
+    pub image: Option<String>,
+    /// How it ended last, if it ever did since it was declared.
+    pub last_exit: Option<LastExit>,
+    /// How often it was put back by the agent after somebody else had changed or removed it.
+    pub repairs: u32,
+}
+
+/// One end of a module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastExit {
+    /// When, by the node's clock.
+    pub at: Timestamp,
+    /// How, in one sentence.
+    pub how: String,
 }
 
 /// What a module is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModuleState {
-    /// Waiting for its turn, or just started.
+    /// Its image is being fetched.
+    Pulling,
+    /// Waiting for its turn, or started and not healthy yet.
     Starting,
     /// Its process runs.
     Running,
@@ -80,6 +97,7 @@ impl ModuleState {
     /// The word for tables and metric labels.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Pulling => "pulling",
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Backoff => "backoff",
@@ -104,4 +122,6 @@ pub struct Heartbeat {
     pub deaf: bool,
     /// The agent's version.
     pub version: String,
+    /// How far it is with what takes long, a line for each module: nothing that lasts.
+    pub doing: BTreeMap<ModuleName, String>,
 }

@@ -185,6 +185,7 @@ mod tests {
             labels: BTreeMap::new(),
             token: "t".parse().unwrap(),
             enrolled: mesh_model::Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         }
     }
 }

@@ -64,6 +64,9 @@ pub(crate) fn idle(
         pid: None,
         restarts,
         reason,
+        image: None,
+        last_exit: None,
+        repairs: 0,
     }
 }
 
@@ -75,5 +78,8 @@ pub(crate) fn running(release: &str, pid: u32, restarts: u32) -> ModuleReport {
         pid: Some(pid),
         restarts,
         reason: None,
+        image: None,
+        last_exit: None,
+        repairs: 0,
     }
 }

@@ -66,6 +66,9 @@ fn report(desired: &Desired) -> (ModuleName, ModuleReport) {
         pid: None,
         restarts: 0,
         reason: None,
+        image: None,
+        last_exit: None,
+        repairs: 0,
     };
     (workload.module.clone(), report)
 }
@@ -87,6 +90,10 @@ mod tests {
                 restart: Restart::Always,
                 key: PublicKey::from_raw([0; 32]),
                 credential: Sealed(vec![]),
+                health: None,
+                secrets: [].into(),
+                pull_secret: None,
+                accepts: [].into(),
             },
             extra_env: [].into(),
         }

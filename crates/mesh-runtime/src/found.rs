@@ -119,6 +119,9 @@ impl Found {
                     pid: strays.first().map(|process| process.number()),
                     restarts: 0,
                     reason: Some("its record cannot be read, so it will be stopped".to_owned()),
+                    image: None,
+                    last_exit: None,
+                    repairs: 0,
                 };
             }
         };

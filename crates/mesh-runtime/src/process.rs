@@ -53,7 +53,10 @@ pub(crate) fn start(
     files: &Path,
     log: File,
 ) -> io::Result<Started> {
-    let Run::Command { program, args } = &desired.workload.run;
+    let Run::Command { program, args } = &desired.workload.run else {
+        let what = "an image is run by a container engine, and this runtime runs plain processes";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+    };
     let base = host
         .config
         .base_env

@@ -223,6 +223,10 @@ impl TryFrom<WorkloadV1> for Workload {
             restart: form.restart.into(),
             key: text("workloads.key", form.key)?,
             credential: Sealed(form.credential),
+            health: None,
+            secrets: BTreeMap::new(),
+            pull_secret: None,
+            accepts: BTreeSet::new(),
         })
     }
 }
@@ -247,10 +251,10 @@ impl From<GenerationV1> for Generation {
 
 impl From<&Run> for RunV1 {
     fn from(run: &Run) -> Self {
-        let Run::Command { program, args } = run;
+        let mut argv = run.argv().map(str::to_owned);
         Self::Command {
-            program: program.clone(),
-            args: args.clone(),
+            program: argv.next().unwrap_or_default(),
+            args: argv.collect(),
         }
     }
 }

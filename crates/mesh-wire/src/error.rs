@@ -1,6 +1,9 @@
 //! Why bytes are not what they should be.
 
-use mesh_model::{InvalidName, InvalidPublicKey, InvalidSubject};
+use mesh_model::{
+    InvalidImage, InvalidName, InvalidPort, InvalidPublicKey, InvalidSecretName, InvalidSubject,
+    InvalidVolume,
+};
 use thiserror::Error;
 
 /// Bytes that were not understood.
@@ -111,4 +114,16 @@ pub enum InvalidText {
     /// It is no public key.
     #[error(transparent)]
     PublicKey(#[from] InvalidPublicKey),
+    /// It is no name of a secret.
+    #[error(transparent)]
+    SecretName(#[from] InvalidSecretName),
+    /// It is no image.
+    #[error(transparent)]
+    Image(#[from] InvalidImage),
+    /// It is no port of a container.
+    #[error(transparent)]
+    Port(#[from] InvalidPort),
+    /// It is no volume.
+    #[error(transparent)]
+    Volume(#[from] InvalidVolume),
 }

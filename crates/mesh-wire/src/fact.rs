@@ -13,7 +13,8 @@ use crate::declaration::{DeclarationV1, DeclarationV2};
 use crate::error::{FieldError, WireError};
 use crate::report::ReportV1;
 use form::{
-    AuditV1, HolderV1, InstanceV1, MeshV1, ModuleV1, NodeV1, NodeV2, OnBus, PlacedV1, TokenV1,
+    AuditV1, HolderV1, InstanceV1, MeshV1, ModuleV1, NodeV1, NodeV2, OnBus, PlacedV1, SecretV1,
+    TokenV1,
 };
 
 pub use key::fact_key;
@@ -43,6 +44,7 @@ const INSTANCE: u8 = 8;
 const DECLARATION: u8 = 9;
 const REPORT: u8 = 10;
 const AUDIT: u8 = 11;
+const SECRET: u8 = 12;
 
 /// A fact as it is kept, in the one version that says all of it: the first, wherever that does.
 pub fn fact_entry(fact: &Fact) -> DiskEntry {
@@ -58,8 +60,8 @@ pub fn fact_entry(fact: &Fact) -> DiskEntry {
     let (kind, body) = match fact {
         Fact::Mesh(mesh) => (MESH, codec::write(&MeshV1::from(mesh))),
         Fact::Module(manifest) => (MODULE, codec::write(&ModuleV1::from(manifest))),
-        Fact::Seat(seat, holder) => {
-            let form = HolderV1::declared(seat, holder.as_ref());
+        Fact::Seat(seat, spec) => {
+            let form = HolderV1::declared(seat, spec.holder.as_ref());
             (SEAT, codec::write(&form))
         }
         Fact::Placed(module, placement) => {
@@ -68,6 +70,7 @@ pub fn fact_entry(fact: &Fact) -> DiskEntry {
         Fact::Assigned(seat, record) => (ASSIGNED, codec::write(&HolderV1::assigned(seat, record))),
         Fact::Node(node, record) => (NODE, codec::write(&NodeV1::new(node, record))),
         Fact::Token(token, record) => (TOKEN, codec::write(&TokenV1::new(token, record))),
+        Fact::Secret(name, record) => (SECRET, codec::write(&SecretV1::new(name, record))),
         Fact::Instance(instance, record) => {
             (INSTANCE, codec::write(&InstanceV1::new(instance, record)))
         }
@@ -185,17 +188,27 @@ fn read_v1(what: &'static str, kind: u8, body: &[u8]) -> Result<Fact, WireError>
             form.try_into().map(Fact::Module)
         }),
         SEAT => read(what, body, |form: HolderV1| {
-            form.read().map(|(seat, holder)| Fact::Seat(seat, holder))
+            form.read()
+                .map(|(seat, holder)| Fact::Seat(seat, holder.into()))
         }),
         PLACED => read(what, body, |form: PlacedV1| {
             form.read().map(|(module, on)| Fact::Placed(module, on))
         }),
         ASSIGNED => read(what, body, |form: HolderV1| {
             let (seat, assigned) = form.read()?;
-            Ok(Fact::Assigned(seat, SeatRecord { assigned }))
+            Ok(Fact::Assigned(
+                seat,
+                SeatRecord {
+                    assigned,
+                    by: mesh_model::Assigner::Operator,
+                },
+            ))
         }),
         NODE => read(what, body, |form: NodeV1| {
             form.read().map(|(node, record)| Fact::Node(node, record))
+        }),
+        SECRET => read(what, body, |form: SecretV1| {
+            form.read().map(|(name, record)| Fact::Secret(name, record))
         }),
         TOKEN => read(what, body, |form: TokenV1| {
             let (token, record) = form.read()?;
@@ -234,6 +247,7 @@ fn word(kind: u8) -> Option<&'static str> {
         ASSIGNED => "assignment record",
         NODE => "node record",
         TOKEN => "token record",
+        SECRET => "secret",
         INSTANCE => "instance record",
         DECLARATION => "declaration record",
         REPORT => "report record",

@@ -187,6 +187,9 @@ impl TryFrom<ModuleReportV1> for ModuleReport {
             pid: form.pid,
             restarts: form.restarts,
             reason: reason.transpose()?,
+            image: None,
+            last_exit: None,
+            repairs: 0,
         })
     }
 }
@@ -194,7 +197,8 @@ impl TryFrom<ModuleReportV1> for ModuleReport {
 impl From<ModuleState> for ModuleStateV1 {
     fn from(state: ModuleState) -> Self {
         match state {
-            ModuleState::Starting => Self::Starting,
+            // What an earlier release knows of it.
+            ModuleState::Pulling | ModuleState::Starting => Self::Starting,
             ModuleState::Running => Self::Running,
             ModuleState::Backoff => Self::Backoff,
             ModuleState::Ended => Self::Ended,
@@ -238,6 +242,7 @@ impl TryFrom<HeartbeatV1> for Heartbeat {
             seq: Seq(form.seq),
             deaf: form.deaf,
             version: line("version", form.version)?,
+            doing: BTreeMap::new(),
         })
     }
 }

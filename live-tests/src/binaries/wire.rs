@@ -119,6 +119,9 @@ fn modules(bytes: usize) -> anyhow::Result<BTreeMap<ModuleName, ModuleReport>> {
         pid: None,
         restarts: 0,
         reason: Some("x".repeat(LINE)),
+        image: None,
+        last_exit: None,
+        repairs: 0,
     };
     names.map(|name| Ok((name?, report.clone()))).collect()
 }

@@ -121,12 +121,13 @@ fn mesh() -> anyhow::Result<Records> {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::from_millis(1),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node.parse()?, record);
     }
     let seats = &mut records.declared.seats;
-    seats.insert("mail".parse()?, Some("mailer".parse()?));
-    seats.insert("spare".parse()?, None);
+    seats.insert("mail".parse()?, Some("mailer".parse()?).into());
+    seats.insert("spare".parse()?, None.into());
     let mailer = Manifest {
         emits: ["sent".parse()?].into(),
         follows: ["shop.order.placed".parse()?, "shop.announced".parse()?].into(),
@@ -184,12 +185,15 @@ fn place(
             key: keys.public(&Principal::Instance(instance.clone()))?,
             credential: Sealed(vec![1]),
             sealed_to: keys.box_key(&instance.node)?,
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         names.insert(instance.node.clone());
         records.instances.insert(instance, record);
     }
     let placement = Placement {
         on: Selector::Nodes(names),
+        count: None,
     };
     records.declared.placements.insert(module, placement);
     Ok(())

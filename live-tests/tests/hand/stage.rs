@@ -30,7 +30,7 @@ pub(crate) async fn stage() -> anyhow::Result<Option<Stage>> {
     let mut declared = mesh.look(|core, _| core.records().declared.clone()).await?;
     declared
         .seats
-        .insert("mail".parse()?, Some("clerk".parse()?));
+        .insert("mail".parse()?, Some("clerk".parse()?).into());
     let shop = Manifest {
         emits: ["sold".parse()?].into(),
         sends_to: ["mail".parse()?].into(),
@@ -97,6 +97,7 @@ impl Withheld {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(name.clone(), record);
         let mut plan = derive(&records, &Bounds::default());

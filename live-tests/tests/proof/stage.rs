@@ -214,6 +214,7 @@ fn records(keys: &KeyRing) -> anyhow::Result<Records> {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node, record);
     }
@@ -223,7 +224,7 @@ fn records(keys: &KeyRing) -> anyhow::Result<Records> {
             "5" => Some("5".parse()?),
             _ => None,
         };
-        records.declared.seats.insert(seat.parse()?, holder);
+        records.declared.seats.insert(seat.parse()?, holder.into());
     }
     for (module, nodes) in modules()? {
         place(&mut records, keys, module, nodes)?;
@@ -292,12 +293,15 @@ fn place(
             key: keys.public(&Principal::Instance(instance.clone()))?,
             credential: Sealed(vec![1]),
             sealed_to: keys.box_key(&node)?,
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         records.instances.insert(instance, record);
         nodes.insert(node);
     }
     let placement = Placement {
         on: Selector::Nodes(nodes),
+        count: None,
     };
     records
         .declared

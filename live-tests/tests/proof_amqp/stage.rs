@@ -122,14 +122,15 @@ pub(crate) fn records(world: &AmqpWorld) -> anyhow::Result<Records> {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node, record);
     }
     records
         .declared
         .seats
-        .insert("w".parse()?, Some("w".parse()?));
-    records.declared.seats.insert("spare".parse()?, None);
+        .insert("w".parse()?, Some("w".parse()?).into());
+    records.declared.seats.insert("spare".parse()?, None.into());
     let shop = Manifest {
         emits: ["order.placed".parse()?].into(),
         sends_to: ["w".parse()?].into(),
@@ -153,6 +154,8 @@ pub(crate) fn records(world: &AmqpWorld) -> anyhow::Result<Records> {
             key: world.user(&Principal::Instance(instance.clone())),
             credential: Sealed(vec![1]),
             sealed_to: world.box_key(&node),
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         records.instances.insert(instance, record);
         let placement = placed_on(&node);

@@ -31,6 +31,7 @@ impl Cast {
                 });
                 *placement = Placement {
                     on: Selector::Nodes(listed.collect()),
+                    count: None,
                 };
             }
         }
@@ -101,6 +102,7 @@ fn add_node(records: &mut Records, node: &NodeName, key: PublicKey) {
         labels: Labels::new(),
         token,
         enrolled: Timestamp::from_millis(0),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(node.clone(), record);
 }
@@ -111,6 +113,8 @@ fn add_instance(records: &mut Records, instance: &InstanceRef, key: PublicKey) {
         key,
         credential: Sealed(Vec::new()),
         sealed_to: box_key(),
+        secrets: [].into(),
+        life: mesh_model::CredentialLife::default(),
     };
     records.instances.insert(instance.clone(), record);
 }

@@ -23,6 +23,10 @@ fn remembered() -> Remembered {
         restart: Restart::OnFailure,
         key: PublicKey::from_raw([0; 32]),
         credential: Sealed(vec![1, 2, 255]),
+        health: None,
+        secrets: [].into(),
+        pull_secret: None,
+        accepts: [].into(),
     };
     let report = Report {
         id: ReportId {
@@ -40,6 +44,9 @@ fn remembered() -> Remembered {
                 pid: Some(4711),
                 restarts: 2,
                 reason: None,
+                image: None,
+                last_exit: None,
+                repairs: 0,
             },
         )]
         .into(),

@@ -179,5 +179,8 @@ fn failed(release: String, reason: String) -> ModuleReport {
         pid: None,
         restarts: 0,
         reason: Some(reason),
+        image: None,
+        last_exit: None,
+        repairs: 0,
     }
 }

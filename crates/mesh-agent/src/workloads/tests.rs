@@ -87,6 +87,10 @@ fn sealed_to(to: &BoxKey, module: &str) -> Workload {
         restart: Restart::Always,
         key: PublicKey::new(key.public().as_str()).unwrap(),
         credential: Sealed(sealed.into_bytes()),
+        health: None,
+        secrets: [].into(),
+        pull_secret: None,
+        accepts: [].into(),
     }
 }
 

@@ -98,6 +98,7 @@ impl<'w, W: World> Bench<'w, W> {
             labels: Labels::new(),
             token: name("spent")?,
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         self.facts.push(Fact::Node(node.clone(), record));
         Ok(node)
@@ -358,6 +359,8 @@ pub(super) fn manifest(module: &str) -> Result<Manifest, Broken> {
         follows: [].into(),
         can_hold: [].into(),
         sends_to: [].into(),
+        health: None,
+        secrets: [].into(),
     })
 }
 
@@ -376,11 +379,13 @@ pub(super) fn declared(
     for manifest in modules {
         let module: ModuleName = manifest.module.clone();
         let on = Selector::Nodes([node.clone()].into());
-        declared.placements.insert(module.clone(), Placement { on });
+        declared
+            .placements
+            .insert(module.clone(), Placement { on, count: None });
         declared.modules.insert(module, manifest);
     }
     for seat in seats {
-        declared.seats.insert(name(seat)?, None);
+        declared.seats.insert(name(seat)?, None.into());
     }
     Ok(declared)
 }

@@ -21,6 +21,7 @@ fn one_node<W: World>(world: &W, bus: &W::Controller) -> Result<(NodeName, Plan)
         labels: Labels::new(),
         token: name("spent")?,
         enrolled: Timestamp::default(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(node.clone(), record);
     Ok((node, derive(&records, &Bounds::default())))

@@ -258,6 +258,7 @@ pub async fn a_heartbeat_is_heard_and_nothing_is_persisted(
         seq: Seq(0),
         deaf: false,
         version: "1".to_owned(),
+        doing: [].into(),
     };
     // It may be lost, and so is said until it is heard.
     eventually("a heartbeat is heard", async || {

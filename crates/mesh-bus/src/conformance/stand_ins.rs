@@ -195,6 +195,9 @@ pub(super) fn runs(release: String) -> ModuleReport {
         pid: None,
         restarts: 0,
         reason: None,
+        image: None,
+        last_exit: None,
+        repairs: 0,
     }
 }
 

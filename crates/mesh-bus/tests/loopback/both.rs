@@ -79,6 +79,7 @@ fn start(settings: Settings) -> Mesh {
             labels: [].into(),
             token: "t".parse().unwrap(),
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         kept.push(Fact::Node(node, record));
     }
@@ -111,7 +112,11 @@ fn declared(shop: &str, clerk: &str, hand: &str) -> Declared {
     let mut declared = Declared {
         mesh: "proof".parse().unwrap(),
         modules: [].into(),
-        seats: [("desk".parse().unwrap(), Some("hand".parse().unwrap()))].into(),
+        seats: [(
+            "desk".parse().unwrap(),
+            Some("hand".parse().unwrap()).into(),
+        )]
+        .into(),
         placements: [].into(),
     };
     for (module, node) in [("shop", shop), ("clerk", clerk), ("hand", hand)] {
@@ -128,11 +133,13 @@ fn declared(shop: &str, clerk: &str, hand: &str) -> Declared {
             follows: parsed(only(!sells, "shop.sold")),
             can_hold: parsed(only(!sells, "desk")),
             sends_to: parsed(only(sells, "desk")),
+            health: None,
+            secrets: [].into(),
         };
         let on = Selector::Nodes([node.parse().unwrap()].into());
         declared
             .placements
-            .insert(manifest.module.clone(), Placement { on });
+            .insert(manifest.module.clone(), Placement { on, count: None });
         declared.modules.insert(manifest.module.clone(), manifest);
     }
     declared
@@ -525,6 +532,7 @@ async fn while_one_bus_is_away_nodes_on_the_other_are_heard() {
             seq: Seq(3),
             deaf: false,
             version: "1".to_owned(),
+            doing: [].into(),
         };
         node.heartbeat(encode_heartbeat(&heartbeat)).await.unwrap();
         let heard = async || mesh.handle.look(|core, _| core.tally().heartbeats).await;

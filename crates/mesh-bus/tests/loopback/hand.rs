@@ -27,6 +27,8 @@ fn manifest(module: &str) -> Manifest {
         follows: [].into(),
         can_hold: [].into(),
         sends_to: [].into(),
+        health: None,
+        secrets: [].into(),
     }
 }
 
@@ -46,6 +48,7 @@ fn records(world: &InProcess) -> Records {
         labels: [].into(),
         token: "t".parse().unwrap(),
         enrolled: Timestamp::default(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(node.clone(), record);
     let (mut shop, mut clerk) = (manifest("shop"), manifest("clerk"));
@@ -59,13 +62,15 @@ fn records(world: &InProcess) -> Records {
             key: world.user(&Principal::Instance(instance.clone())),
             credential: Sealed(vec![]),
             sealed_to: world.box_key(&node),
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         let on = Selector::Nodes([node.clone()].into());
         records.instances.insert(instance, record);
         records
             .declared
             .placements
-            .insert(module.clone(), Placement { on });
+            .insert(module.clone(), Placement { on, count: None });
         records.declared.modules.insert(module, manifest);
     }
     records

@@ -45,6 +45,7 @@ fn facts(world: &InProcess, node: &NodeName) -> Vec<Fact> {
         labels: [].into(),
         token: "t".parse().unwrap(),
         enrolled: Timestamp::default(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     vec![
         Fact::Mesh(MeshFact {
@@ -496,5 +497,8 @@ fn doing(state: ModuleState) -> ModuleReport {
         pid: None,
         restarts: 0,
         reason: None,
+        image: None,
+        last_exit: None,
+        repairs: 0,
     }
 }

@@ -103,7 +103,7 @@ fn said(states: &BTreeMap<ModuleName, ModuleReport>) -> BTreeMap<ModuleName, Mod
 
 /// What has become of a declaration, from what its modules do.
 pub(super) fn outcome(states: &BTreeMap<ModuleName, ModuleReport>) -> Outcome {
-    use mesh_model::ModuleState::{Backoff, Ended, Failed, Running, Starting};
+    use mesh_model::ModuleState::{Backoff, Ended, Failed, Pulling, Running, Starting};
     let broken = states
         .iter()
         .find(|(_, report)| matches!(report.state, Backoff | Failed));
@@ -114,7 +114,7 @@ pub(super) fn outcome(states: &BTreeMap<ModuleName, ModuleReport>) -> Outcome {
     }
     let done = |report: &ModuleReport| match report.state {
         Running | Ended => true,
-        Starting | Backoff | Failed => false,
+        Pulling | Starting | Backoff | Failed => false,
     };
     if states.values().all(done) {
         Outcome::Converged

@@ -145,6 +145,9 @@ fn state(state: ModuleState) -> States {
         pid: None,
         restarts: 0,
         reason: None,
+        image: None,
+        last_exit: None,
+        repairs: 0,
     };
     BTreeMap::from([(named("x"), report)])
 }

@@ -301,7 +301,7 @@ fn a_node_that_rejoins_keeps_its_labels_and_what_is_placed_by_them() {
         .unwrap();
     let mut declared = declared(None, &[]);
     let on = mesh_model::Selector::Labels(label(&[("role", "web")]));
-    let placed = mesh_model::Placement { on };
+    let placed = mesh_model::Placement { on, count: None };
     declared.placements.insert(named("x"), placed);
     rig.command(apply(declared)).unwrap().unwrap();
     rig.create_token("re", |token| {

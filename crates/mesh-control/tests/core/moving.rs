@@ -15,11 +15,13 @@ fn rig() -> Rig {
     rig.join("a", 'A');
     let mut declared = Declared::clone(&rig.core.records().declared);
     declared.modules.insert(named("mailer"), manifest("mailer"));
-    declared.seats.insert(named("desk"), Some(named("mailer")));
+    declared
+        .seats
+        .insert(named("desk"), Some(named("mailer")).into());
     let on = Selector::Nodes([named("a")].into());
     declared
         .placements
-        .insert(named("mailer"), Placement { on });
+        .insert(named("mailer"), Placement { on, count: None });
     let apply = Command::Apply {
         declared,
         if_revision: None,

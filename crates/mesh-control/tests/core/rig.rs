@@ -390,6 +390,7 @@ impl Rig {
             seq: Seq(seq),
             deaf: false,
             version: "1".to_owned(),
+            doing: [].into(),
         }
     }
 
@@ -466,6 +467,8 @@ pub(crate) fn manifest(name: &str) -> Manifest {
         follows: BTreeSet::new(),
         can_hold: BTreeSet::from([named("desk")]),
         sends_to: BTreeSet::new(),
+        health: None,
+        secrets: [].into(),
     }
 }
 
@@ -489,12 +492,12 @@ pub(crate) fn declared(holder: Option<&str>, places: &[(&str, &[&str])]) -> Decl
     let place = |(module, nodes): &(&str, &[&str])| {
         let nodes = nodes.iter().map(|node| named(node)).collect();
         let on = Selector::Nodes(nodes);
-        (named::<ModuleName>(module), Placement { on })
+        (named::<ModuleName>(module), Placement { on, count: None })
     };
     Declared {
         mesh: named("test"),
         modules: BTreeMap::from(modules),
-        seats: BTreeMap::from([(named("desk"), holder.map(named))]),
+        seats: BTreeMap::from([(named("desk"), holder.map(named).into())]),
         placements: places.iter().map(place).collect(),
     }
 }

@@ -96,7 +96,7 @@ fn apply(edit: Edit, here: &mut Records, there: &Records, pick: Index, other: In
         Edit::PlacedByLabel => {
             if let Some(placement) = one(&mut here.declared.placements, pick) {
                 let on = Selector::Labels(label(other));
-                *placement = Placement { on };
+                *placement = Placement { on, count: None };
             }
         }
         Edit::Seat => becomes(&mut here.declared.seats, &there.declared.seats, pick),
@@ -106,7 +106,10 @@ fn apply(edit: Edit, here: &mut Records, there: &Records, pick: Index, other: In
             if !seats.is_empty() {
                 let nobody = [modules, vec![None]].concat();
                 let assigned = other.get(&nobody).clone();
-                let record = SeatRecord { assigned };
+                let record = SeatRecord {
+                    assigned,
+                    by: mesh_model::Assigner::Operator,
+                };
                 here.seats.insert(pick.get(&seats).clone(), record);
             }
         }

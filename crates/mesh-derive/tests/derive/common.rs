@@ -114,11 +114,20 @@ fn give_seat(records: &mut Records, seat: &SeatName, pick: Index, how: u8) {
     }
     let holder = Some(pick.get(&able).clone());
     if how != 2 {
-        records.declared.seats.insert(seat.clone(), holder.clone());
+        records
+            .declared
+            .seats
+            .insert(seat.clone(), holder.clone().into());
     }
     let assigned = if how == 3 { None } else { holder };
     if how >= 2 {
-        records.seats.insert(seat.clone(), SeatRecord { assigned });
+        records.seats.insert(
+            seat.clone(),
+            SeatRecord {
+                assigned,
+                by: mesh_model::Assigner::Operator,
+            },
+        );
     }
 }
 

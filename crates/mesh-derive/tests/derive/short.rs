@@ -35,6 +35,8 @@ pub(crate) fn manifest(module: &str) -> Manifest {
         follows: BTreeSet::new(),
         can_hold: BTreeSet::new(),
         sends_to: BTreeSet::new(),
+        health: None,
+        secrets: [].into(),
     }
 }
 
@@ -56,6 +58,7 @@ pub(crate) fn add_node(records: &mut Records, node: &str) {
         labels: Labels::new(),
         token: "spent".parse().unwrap(),
         enrolled: timestamp(),
+        scheduling: mesh_model::Scheduling::Open,
     };
     records.nodes.insert(name, record);
 }
@@ -65,6 +68,7 @@ pub(crate) fn add_module(records: &mut Records, manifest: Manifest, on: &[&str])
     let module = manifest.module.clone();
     let placement = Placement {
         on: Selector::Nodes(names(on)),
+        count: None,
     };
     records
         .declared
@@ -81,6 +85,8 @@ pub(crate) fn add_module(records: &mut Records, manifest: Manifest, on: &[&str])
             key: user_key(&format!("module/{instance}")),
             credential: Sealed(vec![1]),
             sealed_to: box_key(node),
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         records.instances.insert(instance, record);
     }
@@ -89,7 +95,10 @@ pub(crate) fn add_module(records: &mut Records, manifest: Manifest, on: &[&str])
 /// A seat, with the holder the files name.
 pub(crate) fn add_seat(records: &mut Records, seat: &str, holder: Option<&str>) {
     let holder = holder.map(|module| module.parse().unwrap());
-    records.declared.seats.insert(seat.parse().unwrap(), holder);
+    records
+        .declared
+        .seats
+        .insert(seat.parse().unwrap(), holder.into());
 }
 
 /// A token nobody has used.

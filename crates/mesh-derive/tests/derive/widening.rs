@@ -91,6 +91,7 @@ fn a_seat_given_is_said_of_the_seat_and_of_its_holder() {
     let (there, _) = diff(|records| {
         let holder = SeatRecord {
             assigned: Some("mailer".parse().unwrap()),
+            by: mesh_model::Assigner::Operator,
         };
         records.seats.insert("mail".parse().unwrap(), holder);
     });
@@ -187,6 +188,7 @@ fn a_seat_assigned_to_who_may_no_longer_hold_it_is_nobodys() {
         let mut records = records();
         let assigned = SeatRecord {
             assigned: Some(holder.parse().unwrap()),
+            by: mesh_model::Assigner::Operator,
         };
         records.seats.insert("mail".parse().unwrap(), assigned);
         let plan = plan(&records);

@@ -41,6 +41,7 @@ impl Mesh {
             labels: [].into(),
             token: "t".parse().unwrap(),
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node.clone(), record);
         let mut shop = manifest("shop");
@@ -54,7 +55,7 @@ impl Mesh {
         .into();
         clerk.can_hold = ["mail".parse().unwrap()].into();
         let seat = "mail".parse().unwrap();
-        records.declared.seats.insert(seat, None);
+        records.declared.seats.insert(seat, None.into());
         let instances = [shop, clerk].map(|manifest| place(&mut records, &node, manifest));
 
         let bus = Loopback::new(facts);
@@ -71,7 +72,10 @@ impl Mesh {
 
     async fn assign(&mut self, holder: &str) {
         let assigned = Some(holder.parse().unwrap());
-        let record = SeatRecord { assigned };
+        let record = SeatRecord {
+            assigned,
+            by: mesh_model::Assigner::Operator,
+        };
         self.records.seats.insert("mail".parse().unwrap(), record);
         assert_plan(&self.bus, &self.records).await;
     }
@@ -99,6 +103,8 @@ fn manifest(module: &str) -> Manifest {
         follows: [].into(),
         can_hold: [].into(),
         sends_to: [].into(),
+        health: None,
+        secrets: [].into(),
     }
 }
 
@@ -109,9 +115,12 @@ fn place(records: &mut Records, node: &NodeName, manifest: Manifest) -> Instance
         key: user_key(),
         credential: Sealed(Vec::new()),
         sealed_to: records.nodes[&node].box_key.clone(),
+        secrets: [].into(),
+        life: mesh_model::CredentialLife::default(),
     };
     let placement = Placement {
         on: Selector::Nodes([node.clone()].into()),
+        count: None,
     };
     let instance = InstanceRef {
         module: module.clone(),

@@ -28,11 +28,12 @@ fn plan() -> Plan {
             labels: Labels::new(),
             token: "t".parse().unwrap(),
             enrolled: Timestamp::from_millis(1),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node.parse().unwrap(), record);
     }
     let seat: SeatName = "mail".parse().unwrap();
-    records.declared.seats.insert(seat, None);
+    records.declared.seats.insert(seat, None.into());
     derive(&records, &Bounds::default())
 }
 

@@ -20,7 +20,7 @@ async fn a_mesh_asserted_again_is_not_written_again() {
     mesh.records
         .declared
         .seats
-        .insert("mail".parse().unwrap(), None);
+        .insert("mail".parse().unwrap(), None.into());
     let mut shop = manifest("shop");
     shop.emits.insert("order.placed".parse().unwrap());
     let mut audit = manifest("audit");

@@ -25,7 +25,10 @@ async fn two(shop_on: BusKind, mailer_on: BusKind) -> Option<Two> {
     let [(n1, _), (n2, _)] = ["n1", "n2"].map(|name| mesh.add_node(name));
     let seat: SeatName = "mail".parse().unwrap();
     let holder = Some("mailer".parse().unwrap());
-    mesh.records.declared.seats.insert(seat.clone(), holder);
+    mesh.records
+        .declared
+        .seats
+        .insert(seat.clone(), holder.into());
     let mut shop = manifest("shop");
     shop.emits.insert("placed".parse().unwrap());
     shop.sends_to.insert(seat.clone());

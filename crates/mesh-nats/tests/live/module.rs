@@ -15,7 +15,10 @@ async fn shop_and_mailer() -> Option<(Mesh, NatsModule, NatsModule)> {
     let mut mesh = Mesh::start().await?;
     let (host, _) = mesh.add_node("n1");
     let seat: SeatName = "mail".parse().unwrap();
-    mesh.records.declared.seats.insert(seat.clone(), None);
+    mesh.records
+        .declared
+        .seats
+        .insert(seat.clone(), None.into());
     let mut shop = manifest("shop");
     shop.emits.insert("placed".parse().unwrap());
     shop.sends_to.insert(seat.clone());
@@ -82,6 +85,7 @@ async fn a_module_works_a_seat_for_as_long_as_it_is_given_it() {
     assert!(nothing.is_err());
     let given = SeatRecord {
         assigned: Some(module("mailer")),
+        by: mesh_model::Assigner::Operator,
     };
     mesh.records.seats.insert(seat.clone(), given);
     controller.assert(&mesh.plan()).await.unwrap();
@@ -96,15 +100,20 @@ async fn a_module_works_a_seat_for_as_long_as_it_is_given_it() {
         .unwrap();
 
     // Taken away and given back, it listens again.
-    mesh.records
-        .seats
-        .insert(seat.clone(), SeatRecord { assigned: None });
+    mesh.records.seats.insert(
+        seat.clone(),
+        SeatRecord {
+            assigned: None,
+            by: mesh_model::Assigner::Operator,
+        },
+    );
     controller.assert(&mesh.plan()).await.unwrap();
     shop.send(&seat, "w2", Vec::new()).await.unwrap();
     let nothing = tokio::time::timeout(Duration::from_secs(2), work.next()).await;
     assert!(nothing.is_err());
     let given = SeatRecord {
         assigned: Some(module("mailer")),
+        by: mesh_model::Assigner::Operator,
     };
     mesh.records.seats.insert(seat, given);
     controller.assert(&mesh.plan()).await.unwrap();

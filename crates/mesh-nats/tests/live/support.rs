@@ -195,6 +195,7 @@ impl Mesh {
             labels: [].into(),
             token: "t".parse().unwrap(),
             enrolled: mesh_model::Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         self.records.nodes.insert(node.clone(), record);
         (node, key)
@@ -208,6 +209,7 @@ impl Mesh {
         let (module, key) = (manifest.module.clone(), KeyPair::new_user());
         let placement = Placement {
             on: Selector::Nodes([on.clone()].into()),
+            count: None,
         };
         let instance = InstanceRef {
             module: module.clone(),
@@ -218,6 +220,8 @@ impl Mesh {
             key: public(&key),
             credential: Sealed(Vec::new()),
             sealed_to: self.records.nodes[on].box_key.clone(),
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         self.records.instances.insert(instance.clone(), record);
         self.records
@@ -318,6 +322,8 @@ pub(crate) fn manifest(name: &str) -> Manifest {
         follows: [].into(),
         can_hold: [].into(),
         sends_to: [].into(),
+        health: None,
+        secrets: [].into(),
     }
 }
 

@@ -183,6 +183,10 @@ pub(crate) fn command(module: &str, argv: &[&str]) -> Desired {
             restart: Restart::Always,
             key: PublicKey::from_raw([0; 32]),
             credential: Sealed(b"sealed".to_vec()),
+            health: None,
+            secrets: [].into(),
+            pull_secret: None,
+            accepts: [].into(),
         },
         extra_env: [("MESH_MODULE".to_owned(), module.to_owned())].into(),
     }

@@ -237,6 +237,9 @@ impl World {
                         pid: Some(1),
                         restarts: 0,
                         reason: None,
+                        image: None,
+                        last_exit: None,
+                        repairs: 0,
                     };
                     (workload.module.clone(), report)
                 })

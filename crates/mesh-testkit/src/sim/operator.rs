@@ -141,6 +141,8 @@ impl World {
                 follows: BTreeSet::new(),
                 can_hold: BTreeSet::from([seat.clone()]),
                 sends_to: BTreeSet::from([seat.clone()]),
+                health: None,
+                secrets: [].into(),
             };
             let on = if self.chance.percent(50) {
                 Selector::Labels(self.labels())
@@ -148,14 +150,14 @@ impl World {
                 Selector::Nodes((0..3).map(|_| self.node()).collect())
             };
             modules.insert(module.clone(), manifest);
-            placements.insert(module, Placement { on });
+            placements.insert(module, Placement { on, count: None });
         }
         let holder = self.chance.percent(50).then(|| self.module());
         let holder = holder.filter(|module| modules.contains_key(module));
         Declared {
             mesh: named("simulated"),
             modules,
-            seats: BTreeMap::from([(seat, holder)]),
+            seats: BTreeMap::from([(seat, holder.into())]),
             placements,
         }
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mesh_control::{AuditFact, MeshFact};
 use mesh_model::{
     BusKind, InstanceRecord, InstanceRef, Manifest, ModuleName, Moving, NodeName, NodeRecord,
-    Placement, Revision, Sealed, SeatName, SeatRecord, Selector, Spent, Timestamp, TokenId,
-    TokenRecord,
+    Placement, Revision, Sealed, SeatName, SeatRecord, SecretName, SecretRecord, Selector, Spent,
+    Timestamp, TokenId, TokenRecord,
 };
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,8 @@ impl TryFrom<ModuleV1> for Manifest {
             follows: texts("follows", form.follows)?,
             can_hold: texts("can_hold", form.can_hold)?,
             sends_to: texts("sends_to", form.sends_to)?,
+            health: None,
+            secrets: BTreeSet::new(),
         })
     }
 }
@@ -143,7 +145,7 @@ impl PlacedV1 {
             SelectorV1::Nodes(nodes) => Selector::Nodes(texts("on.nodes", nodes)?),
             SelectorV1::Labels(labels) => Selector::Labels(labels),
         };
-        Ok((text("module", self.module)?, Placement { on }))
+        Ok((text("module", self.module)?, Placement { on, count: None }))
     }
 }
 
@@ -178,6 +180,7 @@ impl NodeV1 {
             labels: self.labels,
             token: text("token", self.token)?,
             enrolled: Timestamp::from_millis(self.enrolled_millis),
+            scheduling: mesh_model::Scheduling::Open,
         };
         Ok((text("node", self.node)?, record))
     }
@@ -269,6 +272,8 @@ impl InstanceV1 {
             key: text("key", self.key)?,
             credential: Sealed(self.credential),
             sealed_to: text("sealed_to", self.sealed_to)?,
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         };
         Ok((instance, record))
     }
@@ -368,6 +373,34 @@ impl NodeV2 {
             ..first
         };
         Ok((node, record))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SecretV1 {
+    secret: String,
+    version: u64,
+    set_millis: u64,
+    sealed: Vec<u8>,
+}
+
+impl SecretV1 {
+    pub(super) fn new(secret: &SecretName, record: &SecretRecord) -> Self {
+        Self {
+            secret: secret.to_string(),
+            version: record.version,
+            set_millis: record.set.as_millis(),
+            sealed: record.sealed.0.clone(),
+        }
+    }
+
+    pub(super) fn read(self) -> Result<(SecretName, SecretRecord), FieldError> {
+        let record = SecretRecord {
+            version: self.version,
+            set: Timestamp::from_millis(self.set_millis),
+            sealed: Sealed(self.sealed),
+        };
+        Ok((text("secret", self.secret)?, record))
     }
 }
 

@@ -21,6 +21,7 @@ pub fn fact_key(key: &FactKey) -> Vec<u8> {
             bytes.extend_from_slice(instance.node.as_str().as_bytes());
             bytes
         }
+        FactKey::Secret(secret) => under("secret", secret.as_str()),
         FactKey::Declaration(node) => under("declaration", node.as_str()),
         FactKey::Report(id) => {
             let mut bytes = under("report", id.node.as_str());

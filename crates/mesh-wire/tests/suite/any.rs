@@ -90,6 +90,10 @@ fn workload() -> impl Strategy<Value = Workload> {
             restart,
             key,
             credential,
+            health: None,
+            secrets: [].into(),
+            pull_secret: None,
+            accepts: [].into(),
         },
     )
 }
@@ -162,6 +166,9 @@ fn module_report() -> impl Strategy<Value = ModuleReport> {
             pid,
             restarts,
             reason,
+            image: None,
+            last_exit: None,
+            repairs: 0,
         },
     )
 }
@@ -191,6 +198,7 @@ pub(crate) fn heartbeat() -> impl Strategy<Value = Heartbeat> {
             seq: Seq(seq),
             deaf,
             version,
+            doing: [].into(),
         },
     )
 }
@@ -265,6 +273,8 @@ fn manifest() -> impl Strategy<Value = Manifest> {
                 follows,
                 can_hold,
                 sends_to,
+                health: None,
+                secrets: [].into(),
             }
         },
     )
@@ -275,7 +285,7 @@ fn placement() -> impl Strategy<Value = Placement> {
         btree_set(name(), 0..3).prop_map(Selector::Nodes),
         labels().prop_map(Selector::Labels),
     ]
-    .prop_map(|on| Placement { on })
+    .prop_map(|on| Placement { on, count: None })
 }
 
 fn node_record() -> impl Strategy<Value = NodeRecord> {
@@ -289,6 +299,7 @@ fn node_record() -> impl Strategy<Value = NodeRecord> {
             labels,
             token,
             enrolled,
+            scheduling: mesh_model::Scheduling::Open,
         },
     )
 }
@@ -325,6 +336,8 @@ fn instance_record() -> impl Strategy<Value = InstanceRecord> {
             key,
             credential,
             sealed_to,
+            secrets: [].into(),
+            life: mesh_model::CredentialLife::default(),
         }
     })
 }
@@ -344,11 +357,14 @@ pub(crate) fn fact() -> impl Strategy<Value = Fact> {
             what,
         }
     });
-    let assigned = of(name()).prop_map(|assigned| SeatRecord { assigned });
+    let assigned = of(name()).prop_map(|assigned| SeatRecord {
+        assigned,
+        by: mesh_model::Assigner::Operator,
+    });
     prop_oneof![
         mesh.prop_map(Fact::Mesh),
         manifest().prop_map(Fact::Module),
-        (name(), of(name())).prop_map(|(seat, holder)| Fact::Seat(seat, holder)),
+        (name(), of(name())).prop_map(|(seat, holder)| Fact::Seat(seat, holder.into())),
         (name(), placement()).prop_map(|(module, on)| Fact::Placed(module, on)),
         (name(), assigned).prop_map(|(seat, record)| Fact::Assigned(seat, record)),
         (name(), node_record()).prop_map(|(node, record)| Fact::Node(node, record)),

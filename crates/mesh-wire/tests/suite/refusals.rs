@@ -106,6 +106,9 @@ fn what_a_node_says_of_itself_is_a_line_or_is_refused() {
         pid: None,
         restarts: 0,
         reason: Some(reason.to_owned()),
+        image: None,
+        last_exit: None,
+        repairs: 0,
     };
     let reads = |outcome: &str, release: &str, reason: &str| {
         let mut report = samples::reports().remove(0);

@@ -33,6 +33,10 @@ fn workload(module: &str, restart: Restart) -> Workload {
         restart,
         key: key('A'),
         credential: Sealed(vec![0, 1, 254, 255]),
+        health: None,
+        secrets: [].into(),
+        pull_secret: None,
+        accepts: [].into(),
     }
 }
 
@@ -73,6 +77,9 @@ pub(crate) fn reports() -> Vec<Report> {
             pid,
             restarts: 3,
             reason: pid.is_none().then(|| "exit status 1".to_owned()),
+            image: None,
+            last_exit: None,
+            repairs: 0,
         };
         (name.parse().unwrap(), report)
     };
@@ -117,6 +124,7 @@ pub(crate) fn heartbeats() -> Vec<Heartbeat> {
             seq: Seq(41),
             deaf,
             version: "0.1.0".to_owned(),
+            doing: [].into(),
         })
         .into()
 }
@@ -211,6 +219,8 @@ fn manifest() -> Manifest {
         follows: ["shop.order.placed".parse().unwrap()].into(),
         can_hold: ["postman".parse().unwrap()].into(),
         sends_to: ["clerk".parse().unwrap()].into(),
+        health: None,
+        secrets: [].into(),
     }
 }
 
@@ -240,6 +250,7 @@ fn credentials() -> Vec<Fact> {
         labels: [("role".to_owned(), "web".to_owned())].into(),
         token: "a1b2".parse().unwrap(),
         enrolled: Timestamp::from_millis(1_796_000_000_123),
+        scheduling: mesh_model::Scheduling::Open,
     };
     let instance = InstanceRef {
         module: "mailer".parse().unwrap(),
@@ -250,6 +261,8 @@ fn credentials() -> Vec<Fact> {
         key: key('E'),
         credential: Sealed(vec![0, 1, 254, 255]),
         sealed_to: box_key(),
+        secrets: [].into(),
+        life: mesh_model::CredentialLife::default(),
     };
     vec![
         Fact::Node("web-1".parse().unwrap(), node),
@@ -332,8 +345,16 @@ pub(crate) fn facts_of_both_buses() -> Vec<Fact> {
 pub(crate) fn facts() -> Vec<Fact> {
     let mailer = || "mailer".parse().unwrap();
     let postman = || "postman".parse().unwrap();
-    let placed = |on| Fact::Placed(mailer(), Placement { on });
-    let assigned = |assigned| Fact::Assigned(postman(), SeatRecord { assigned });
+    let placed = |on| Fact::Placed(mailer(), Placement { on, count: None });
+    let assigned = |assigned| {
+        Fact::Assigned(
+            postman(),
+            SeatRecord {
+                assigned,
+                by: mesh_model::Assigner::Operator,
+            },
+        )
+    };
     let declared = vec![
         Fact::Mesh(MeshFact {
             name: "home".parse().unwrap(),
@@ -341,8 +362,8 @@ pub(crate) fn facts() -> Vec<Fact> {
             incarnation: 2,
         }),
         Fact::Module(manifest()),
-        Fact::Seat(postman(), None),
-        Fact::Seat(postman(), Some(mailer())),
+        Fact::Seat(postman(), None.into()),
+        Fact::Seat(postman(), Some(mailer()).into()),
         placed(Selector::Nodes(["web-1".parse().unwrap()].into())),
         placed(Selector::Labels(
             [("role".to_owned(), "web".to_owned())].into(),

@@ -175,7 +175,10 @@ mod tests {
 
         async fn assign(&mut self, seat: &str, holder: &str) {
             let assigned = Some(holder.parse().unwrap());
-            let record = SeatRecord { assigned };
+            let record = SeatRecord {
+                assigned,
+                by: mesh_model::Assigner::Operator,
+            };
             self.records.seats.insert(seat.parse().unwrap(), record);
             let plan = derive(&self.records, &Bounds::default());
             self.controller.assert(&plan).await.unwrap();
@@ -224,6 +227,7 @@ mod tests {
                 labels: [].into(),
                 token: "t".parse().unwrap(),
                 enrolled: Timestamp::default(),
+                scheduling: mesh_model::Scheduling::Open,
             };
             let key = UserKey::generate().unwrap();
             let instance = InstanceRef {
@@ -235,6 +239,8 @@ mod tests {
                 key: public(&key),
                 credential: Sealed(Vec::new()),
                 sealed_to: box_key.clone(),
+                secrets: [].into(),
+                life: mesh_model::CredentialLife::default(),
             };
             records.nodes.insert(node, record);
             records.instances.insert(instance.clone(), credential);

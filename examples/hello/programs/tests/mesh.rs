@@ -26,7 +26,7 @@ mod tests {
         });
         assert!(modules.eq(built));
         assert_eq!(declared.placements.len(), 3);
-        assert_eq!(declared.seats[&"post".parse().unwrap()], None);
+        assert_eq!(declared.seats[&"post".parse().unwrap()].holder, None);
 
         let facts = BusFacts {
             domain: None,

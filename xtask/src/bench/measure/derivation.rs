@@ -161,6 +161,7 @@ fn records(nodes: usize) -> Result<Records> {
             labels: Labels::new(),
             token: "spent".parse()?,
             enrolled: Timestamp::from_millis(1),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node(n)?, record);
     }
@@ -178,15 +179,17 @@ fn records(nodes: usize) -> Result<Records> {
                 key: PublicKey::from_raw(raw(3, n * nodes + at)),
                 credential: Sealed(vec![1]),
                 sealed_to: BoxPublicKey::from_raw(raw(2, *at)),
+                secrets: [].into(),
+                life: mesh_model::CredentialLife::default(),
             };
             records.instances.insert(instance, record);
         }
         let on = Selector::Nodes(on.into_iter().map(node).collect::<Result<_>>()?);
         let placements = &mut records.declared.placements;
-        placements.insert(module.clone(), Placement { on });
+        placements.insert(module.clone(), Placement { on, count: None });
         if n < seats {
             let holder = Some(module.clone());
-            records.declared.seats.insert(seat(n)?, holder);
+            records.declared.seats.insert(seat(n)?, holder.into());
         }
         records.declared.modules.insert(module, manifest);
     }
@@ -210,6 +213,8 @@ fn manifest(n: usize, modules: usize, seats: usize) -> Result<Manifest> {
         follows: follows.collect::<Result<_>>()?,
         can_hold: [seat(n % seats)?].into(),
         sends_to: [seat((n + 1) % seats)?].into(),
+        health: None,
+        secrets: [].into(),
     })
 }
 

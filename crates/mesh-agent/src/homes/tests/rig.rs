@@ -206,6 +206,7 @@ impl Rig {
             labels: [].into(),
             token: "t".parse().unwrap(),
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         });
         records.nodes.extend(record.map(|record| (node(), record)));
         let plan = derive(&records, &Bounds::default());
@@ -246,6 +247,10 @@ impl Rig {
                 restart: Restart::Always,
                 key: public_on(self.modules_on, &key).unwrap(),
                 credential: Sealed(sealed.into_bytes()),
+                health: None,
+                secrets: [].into(),
+                pull_secret: None,
+                accepts: [].into(),
             }],
             home,
         }

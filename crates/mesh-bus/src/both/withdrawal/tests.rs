@@ -62,7 +62,7 @@ fn parts(mesh: Mesh) -> Parts {
         seats: seats
             .map(|(seat, holder)| {
                 let holder = holder.map(|at| MODULES[at].parse().unwrap());
-                (seat.parse().unwrap(), holder)
+                (seat.parse().unwrap(), mesh_model::SeatSpec::from(holder))
             })
             .collect(),
         placements: [].into(),
@@ -76,6 +76,7 @@ fn parts(mesh: Mesh) -> Parts {
             labels: [].into(),
             token: "t".parse().unwrap(),
             enrolled: Timestamp::default(),
+            scheduling: mesh_model::Scheduling::Open,
         };
         records.nodes.insert(node.parse().unwrap(), record);
     }
@@ -95,11 +96,16 @@ fn parts(mesh: Mesh) -> Parts {
                 key: key(&instance.to_string(), mesh.minted),
                 credential: Sealed(vec![]),
                 sealed_to: BoxPublicKey::from_raw([1; 32]),
+                secrets: [].into(),
+                life: mesh_model::CredentialLife::default(),
             };
             records.instances.insert(instance, record);
         }
         let on = Selector::Nodes(on.into_iter().map(|(node, _)| node).collect());
-        records.declared.placements.insert(module, Placement { on });
+        records
+            .declared
+            .placements
+            .insert(module, Placement { on, count: None });
     }
     let mut plan = derive(&records, &Bounds::default());
     in_parts(&mut plan, &records, &BusKind::ALL.into());
@@ -118,6 +124,8 @@ fn manifest(module: &str) -> (ModuleName, Manifest) {
         follows: ["m0.said".parse().unwrap()].into(),
         can_hold: SEATS.map(|seat| seat.parse().unwrap()).into(),
         sends_to: SEATS.map(|seat| seat.parse().unwrap()).into(),
+        health: None,
+        secrets: [].into(),
     };
     (manifest.module.clone(), manifest)
 }
