@@ -376,3 +376,146 @@ pub struct HandedSecret {
     /// The value, sealed to the node.
     pub sealed: Sealed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_what_a_registry_and_an_engine_can_be_asked_for() {
+        let digest = format!("sha256:{}", "a1".repeat(32));
+        let pinned = format!("registry.example:5000/team/mailer:1.4.0@{digest}");
+        for (text, repository, tag, pin) in [
+            ("mailer", "mailer", None, None),
+            ("mailer:1.4.0", "mailer", Some("1.4.0"), None),
+            ("team/mailer:_a.b-c", "team/mailer", Some("_a.b-c"), None),
+            (
+                "registry.example:5000/mailer",
+                "registry.example:5000/mailer",
+                None,
+                None,
+            ),
+            (
+                "Registry.Example/mailer:x",
+                "Registry.Example/mailer",
+                Some("x"),
+                None,
+            ),
+            ("localhost/a__b", "localhost/a__b", None, None),
+            (
+                &*pinned,
+                "registry.example:5000/team/mailer",
+                Some("1.4.0"),
+                Some(&*digest),
+            ),
+        ] {
+            let image = Image::new(text).unwrap();
+            assert_eq!(image.as_str(), text);
+            assert_eq!(
+                (image.repository(), image.tag(), image.digest()),
+                (repository, tag, pin)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_with_the_rule() {
+        let long = "a".repeat(513);
+        for (text, why) in [
+            ("", "lower-case"),
+            ("Mailer", "lower-case"),
+            ("a//b", "lower-case"),
+            ("a b", "lower-case"),
+            ("-a", "lower-case"),
+            ("a/", "lower-case"),
+            ("registry.example:5000/", "lower-case"),
+            ("a\nb", "lower-case"),
+            ("re$istry.example/a", "registry"),
+            ("a:", "tag"),
+            ("a:.x", "tag"),
+            ("a:x y", "tag"),
+            ("a@sha256:abc", "digest"),
+            ("a@md5:00", "digest"),
+            (&long, "512"),
+        ] {
+            let error = Image::new(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_written_as_it_was_read() {
+        for (text, host, container) in [
+            ("8025:25", 8025, 25),
+            ("127.0.0.1:8025:25", 8025, 25),
+            ("[::1]:8025:25", 8025, 25),
+            ("5353:53/udp", 5353, 53),
+        ] {
+            let port: Port = text.parse().unwrap();
+            assert_eq!((port.host, port.container), (host, container));
+            assert_eq!(port.to_string(), text);
+        }
+        assert_eq!("1:2/tcp".parse::<Port>().unwrap().to_string(), "1:2");
+        for text in [
+            "",
+            "80",
+            "0:80",
+            "80:0",
+            "80:65536",
+            "a:80",
+            "::1:80:80",
+            "1.2.3:80:80",
+            "80:80/sctp",
+            "80:80/",
+            "-1:80",
+        ] {
+            assert!(text.parse::<Port>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_a_name_or_a_path_and_never_the_meshs_own_place() {
+        for (text, path, read_only) in [
+            ("mail-data:/var/lib/mail", false, false),
+            ("/srv/files:/files:ro", true, true),
+        ] {
+            let volume: Volume = text.parse().unwrap();
+            assert_eq!((volume.is_path(), volume.read_only), (path, read_only));
+            assert_eq!(volume.to_string(), text);
+        }
+        assert_eq!("a:/b:rw".parse::<Volume>().unwrap().to_string(), "a:/b");
+        for text in [
+            "",
+            "a",
+            "a:",
+            "a:b",
+            ":/b",
+            "a:/",
+            "/srv/../etc:/etc",
+            "a:/b/../c",
+            "./a:/b",
+            "a:/run/mesh",
+            "a:/run/mesh/x",
+            "a:/b:rx",
+            "-a:/b",
+        ] {
+            assert!(text.parse::<Volume>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn two_copies_fit_where_nothing_of_the_host_is_taken() {
+        let plain = Container::new(Image::new("a").unwrap());
+        assert!(plain.fits_twice());
+        let port = "80:80".parse().unwrap();
+        let ported = Container {
+            ports: [port].into(),
+            ..plain.clone()
+        };
+        let hosted = Container {
+            network: Network::Host,
+            ..plain
+        };
+        assert!(!ported.fits_twice() && !hosted.fits_twice());
+    }
+}

@@ -127,3 +127,73 @@ pub enum Restart {
     /// It stays ended.
     Never,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload() -> Workload {
+        Workload {
+            module: "mailer".parse().unwrap(),
+            release: "1".to_owned(),
+            run: Run::command(["mailer".to_owned()]).unwrap(),
+            after: BTreeSet::new(),
+            env: BTreeMap::new(),
+            restart: Restart::Always,
+            health: None,
+            secrets: [("PASSWORD".parse().unwrap(), handed(1, 1))].into(),
+            pull_secret: None,
+            key: PublicKey::from_raw([1; 32]),
+            credential: Sealed(vec![1]),
+            accepts: BTreeSet::new(),
+        }
+    }
+
+    fn handed(version: u64, byte: u8) -> HandedSecret {
+        HandedSecret {
+            version,
+            sealed: Sealed(vec![byte]),
+        }
+    }
+
+    type Change = fn(&mut Workload);
+
+    #[test]
+    fn what_runs_goes_on_where_nothing_it_was_given_differs() {
+        let cases: [(&str, bool, Change); 9] = [
+            ("nothing", true, |_| ()),
+            ("sealed anew", true, |it| {
+                it.credential = Sealed(vec![2]);
+                it.secrets = [("PASSWORD".parse().unwrap(), handed(1, 2))].into();
+            }),
+            ("another value", false, |it| {
+                it.secrets = [("PASSWORD".parse().unwrap(), handed(2, 1))].into();
+            }),
+            ("no secret", false, |it| it.secrets.clear()),
+            ("a health", true, |it| {
+                it.health = Some(Health {
+                    probe: crate::Probe::Tcp("127.0.0.1:25".to_owned()),
+                    every: 1000,
+                    within: 1000,
+                });
+            }),
+            ("another key", false, |it| {
+                it.key = PublicKey::from_raw([2; 32])
+            }),
+            ("another key, and the first accepted", true, |it| {
+                it.key = PublicKey::from_raw([2; 32]);
+                it.accepts = [PublicKey::from_raw([1; 32])].into();
+            }),
+            ("another key, and a third accepted", false, |it| {
+                it.key = PublicKey::from_raw([2; 32]);
+                it.accepts = [PublicKey::from_raw([3; 32])].into();
+            }),
+            ("a release", false, |it| it.release = "2".to_owned()),
+        ];
+        for (what, goes_on, change) in cases {
+            let mut declared = workload();
+            change(&mut declared);
+            assert_eq!(workload().runs_as(&declared), goes_on, "{what}");
+        }
+    }
+}

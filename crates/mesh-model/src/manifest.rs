@@ -285,3 +285,107 @@ impl Manifest {
         Some(ManifestError::Health { problem })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Container, Image};
+
+    fn manifest(change: impl FnOnce(&mut Container)) -> Manifest {
+        let mut container = Container::new(Image::new("mailer:1").unwrap());
+        change(&mut container);
+        Manifest {
+            module: "mailer".parse().unwrap(),
+            release: "1".to_owned(),
+            run: Run::Image(Box::new(container)),
+            after: BTreeSet::new(),
+            env: BTreeMap::new(),
+            restart: Restart::Always,
+            health: None,
+            secrets: BTreeSet::new(),
+            emits: BTreeSet::new(),
+            follows: BTreeSet::new(),
+            can_hold: BTreeSet::new(),
+            sends_to: BTreeSet::new(),
+        }
+    }
+
+    fn health(probe: Probe, every: u64, within: u64) -> Manifest {
+        Manifest {
+            health: Some(Health {
+                probe,
+                every,
+                within,
+            }),
+            ..manifest(|_| ())
+        }
+    }
+
+    fn tcp() -> Probe {
+        Probe::Tcp("127.0.0.1:25".to_owned())
+    }
+
+    #[test]
+    fn a_container_that_contradicts_itself_is_told_how() {
+        let ports = |ports: &[&str]| ports.iter().map(|port| port.parse().unwrap()).collect();
+        let volumes = |all: &[&str]| all.iter().map(|volume| volume.parse().unwrap()).collect();
+        let mut hidden = manifest(|_| ());
+        hidden.secrets = ["PASSWORD".parse().unwrap()].into();
+        hidden.env = [("PASSWORD_FILE".to_owned(), String::new())].into();
+        let cases = [
+            (manifest(|_| ()), None),
+            (manifest(|it| it.ports = ports(&["1:1", "1:1/udp"])), None),
+            (health(tcp(), 100, 100), None),
+            (
+                manifest(|it| it.ports = ports(&["1:1", "1:2"])),
+                Some("given twice"),
+            ),
+            (
+                manifest(|it| {
+                    it.network = Network::Host;
+                    it.ports = ports(&["1:1"]);
+                }),
+                Some("host's network"),
+            ),
+            (
+                manifest(|it| it.volumes = volumes(&["a:/x", "b:/x"])),
+                Some("/x is given twice"),
+            ),
+            (
+                manifest(|it| it.resources.memory = Some(1024)),
+                Some("6MiB"),
+            ),
+            (
+                manifest(|it| it.resources.millicpus = Some(0)),
+                Some("0.001"),
+            ),
+            (manifest(|it| it.args = vec!["a\0".to_owned()]), Some("NUL")),
+            (health(tcp(), 99, 100), Some("100ms")),
+            (health(tcp(), 200, 100), Some("as long as every")),
+            (
+                health(Probe::Tcp("25".to_owned()), 100, 100),
+                Some("HOST:PORT"),
+            ),
+            (
+                health(Probe::Http("https://a".to_owned()), 100, 100),
+                Some("http://"),
+            ),
+            (
+                health(Probe::Exec(Vec::new()), 100, 100),
+                Some("no program"),
+            ),
+            (
+                health(Probe::Exec(vec!["a\0".to_owned()]), 100, 100),
+                Some("NUL"),
+            ),
+            (hidden, Some("PASSWORD_FILE")),
+        ];
+        for (manifest, expected) in cases {
+            let said: Vec<String> = manifest.check().iter().map(ToString::to_string).collect();
+            match expected {
+                None => assert_eq!(said, [""; 0]),
+                Some(why) => assert!(said.iter().any(|it| it.contains(why)), "{why}: {said:?}"),
+            }
+        }
+    }
+}

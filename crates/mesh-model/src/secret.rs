@@ -45,3 +45,32 @@ pub struct SecretRecord {
     /// The value, sealed to the controller's own key.
     pub sealed: Sealed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_called_as_a_variable_would_be() {
+        let long = "A".repeat(63);
+        for text in ["SMTP_PASSWORD", "A", "A1_", "MESHED", &long] {
+            assert_eq!(SecretName::new(text).unwrap().as_str(), text);
+        }
+        let longer = "A".repeat(64);
+        for text in [
+            "",
+            "1A",
+            "_A",
+            "a",
+            "A-B",
+            "A.B",
+            "A/B",
+            "A\n",
+            "MESH_CREDS",
+            &longer,
+        ] {
+            let refused = SecretName::new(text).unwrap_err().to_string();
+            assert!(refused.contains("begins with a letter"), "{refused}");
+        }
+    }
+}
