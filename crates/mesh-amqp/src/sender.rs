@@ -11,7 +11,9 @@ pub(crate) fn proven(subject: &Subject, user: Option<&str>, users: &str) -> bool
         return false;
     };
     match heard(subject) {
-        Some(Heard::Report(node) | Heard::Heartbeat(node)) => who == Principal::Node(node),
+        Some(Heard::Report(node) | Heard::Heartbeat(node) | Heard::Log(node)) => {
+            who == Principal::Node(node)
+        }
         Some(Heard::Enrolment(token)) => who == Principal::Joiner(token),
         Some(Heard::Event(event)) => is_instance_of(&who, &event.module),
         // The controller carries work from the other bus of a mesh of two.
@@ -53,6 +55,8 @@ mod tests {
             ("mesh.control.report.a", Some("node.a"), false),
             ("mesh.control.report.a", None, false),
             ("mesh.heartbeat.a", Some("h.node.a"), true),
+            ("mesh.log.a", Some("h.node.a"), true),
+            ("mesh.log.a", Some("h.node.b"), false),
             ("mesh.control.enrol.t1", Some("h.joiner.t1"), true),
             ("mesh.control.enrol.t1", Some("h.node.t1"), false),
             ("mesh.mod.shop.sold", Some("h.module.shop.a"), true),

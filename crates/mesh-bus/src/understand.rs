@@ -31,7 +31,7 @@ pub(crate) fn message(subject: &Subject, body: &[u8]) -> Message {
                 )),
             }
         }
-        Some(Heard::Event(_) | Heard::Heartbeat(_) | Heard::Work(..)) | None => {
+        Some(Heard::Event(_) | Heard::Heartbeat(_) | Heard::Log(_) | Heard::Work(..)) | None => {
             Message::Malformed(format!("nothing for the controller comes on {subject}"))
         }
     }

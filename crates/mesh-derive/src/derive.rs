@@ -211,6 +211,9 @@ pub(crate) fn accounts() -> Accounts {
             Share::Service(subject::events()),
             Share::Service(subject::all_works()),
         ]),
-        edge_exports: BTreeSet::from([Share::Stream(subject::heartbeats())]),
+        edge_exports: BTreeSet::from([
+            Share::Stream(subject::heartbeats()),
+            Share::Stream(subject::logs()),
+        ]),
     }
 }

@@ -21,6 +21,8 @@ pub enum Heard {
     Event(EventRef),
     /// A node's sign of life.
     Heartbeat(NodeName),
+    /// Some of a module's log, from the node it runs on.
+    Log(NodeName),
     /// Work for a seat, and the module that sends it.
     Work(SeatName, ModuleName),
 }
@@ -37,6 +39,7 @@ pub fn heard(subject: &Subject) -> Option<Heard> {
         },
         "mod" => rest.parse().ok().map(Heard::Event),
         "heartbeat" => rest.parse().ok().map(Heard::Heartbeat),
+        "log" => rest.parse().ok().map(Heard::Log),
         "seat" => {
             let (seat, sender) = rest.split_once('.')?;
             Some(Heard::Work(seat.parse().ok()?, sender.parse().ok()?))
@@ -117,6 +120,22 @@ pub fn heartbeats() -> Filter {
     filter("mesh.heartbeat.>".to_owned())
 }
 
+/// Where the controller asks a node for something that is said at once, and kept nowhere: in the node's own inbox.
+pub fn ask(node: &NodeName) -> Subject {
+    let of = Principal::Node(node.clone());
+    subject(format!("{}.{ASK}", inbox_prefix(&of)))
+}
+
+/// Where a node says what of its modules' logs it was asked for.
+pub fn log(node: &NodeName) -> Subject {
+    subject(format!("mesh.log.{node}"))
+}
+
+/// What of logs all nodes were asked for.
+pub fn logs() -> Filter {
+    filter("mesh.log.>".to_owned())
+}
+
 /// Whether publishing there is to say something that is not a principal's own to say: where whoever is heard is whom the
 /// subject names, or the controller.
 pub(crate) fn speaks_as_another(principal: &Principal, filter: &Filter) -> bool {
@@ -162,18 +181,23 @@ pub(crate) fn own_tokens(
     principal: &Principal,
 ) -> impl Iterator<Item = impl Iterator<Item = &str> + Clone> {
     let own = match principal {
-        Principal::Controller => [None, None],
+        Principal::Controller => [None, None, None],
         Principal::Node(node) => {
             let node = node.as_str();
             [
                 Some(["control", "report", node]),
                 Some(["heartbeat", node, ""]),
+                Some(["log", node, ""]),
             ]
         }
-        Principal::Joiner(token) => [Some(["control", "enrol", token.as_str()]), None],
+        Principal::Joiner(token) => [Some(["control", "enrol", token.as_str()]), None, None],
         Principal::Module(module) | Principal::Instance(InstanceRef { module, .. }) => {
             let module = module.as_str();
-            [Some(["mod", module, ">"]), Some(["seat", "*", module])]
+            [
+                Some(["mod", module, ">"]),
+                Some(["seat", "*", module]),
+                None,
+            ]
         }
     };
     own.into_iter().flatten().map(|own| {
@@ -183,9 +207,10 @@ pub(crate) fn own_tokens(
 }
 
 /// Below these the subject says who speaks.
-const SPOKEN: [&str; 8] = [
+const SPOKEN: [&str; 9] = [
     "mesh.control",
     "mesh.heartbeat",
+    "mesh.log",
     "mesh.mod",
     "mesh.seat",
     "mesh.carry",
@@ -316,6 +341,9 @@ fn tokens<'a>(tokens: impl Iterator<Item = &'a str>) -> String {
     text
 }
 
+/// The last token of where a node is asked.
+const ASK: &str = "ask";
+
 /// Where the answer to an enrolment is awaited.
 pub fn enrolment_answer(token: &TokenId) -> Subject {
     let joiner = Principal::Joiner(token.clone());
@@ -410,6 +438,8 @@ mod tests {
             (enrol(&token), Some(Heard::Enrolment(token))),
             (event(&e), Some(Heard::Event(e))),
             (heartbeat(&node), Some(Heard::Heartbeat(node.clone()))),
+            (log(&node), Some(Heard::Log(node.clone()))),
+            (ask(&node), None),
             (work(&seat, &module), Some(Heard::Work(seat, module))),
             (declare(&node), None),
             (epoch(), None),

@@ -128,7 +128,7 @@ fn missing<'a>(has: &'a Grant, lacks: &'a Grant) -> impl Iterator<Item = &'a Fil
 /// Who hears what is published.
 pub(super) struct Hearers<'a> {
     stored: Meetings<'a, (&'a Filter, &'a StreamName)>,
-    heartbeats: Filter,
+    said: [Filter; 2],
     inboxes: Filter,
     delivered: Filter,
 }
@@ -137,7 +137,7 @@ impl<'a> Hearers<'a> {
     pub(super) fn of(plan: &'a Plan) -> Self {
         Self {
             stored: plan.stored(),
-            heartbeats: subject::heartbeats(),
+            said: [subject::heartbeats(), subject::logs()],
             inboxes: subject::inboxes(),
             delivered: subject::delivered(),
         }
@@ -165,7 +165,7 @@ impl<'a> Hearers<'a> {
     fn hear(&self, by: &Filter) -> bool {
         let mut stored = false;
         self.stored.with(by, &mut |_| stored = true);
-        stored || by.overlaps(&self.heartbeats)
+        stored || self.said.iter().any(|said| by.overlaps(said))
     }
 
     /// What is wrong with an entry to subscribe where no consumer delivers and nobody is answered. Any other place does not

@@ -31,6 +31,7 @@ pub fn controller_grant(bus: &BusFacts) -> Grant {
         subscribe: BTreeSet::from([
             subject::inbox(&Principal::Controller),
             subject::heartbeats(),
+            subject::logs(),
             allow("$JS.EVENT.ADVISORY.>"),
         ]),
         queues: BTreeSet::new(),
@@ -64,11 +65,12 @@ pub fn system_grant() -> Grant {
     }
 }
 
-/// A node hears its declarations, settles them, reports and lives.
+/// A node hears its declarations, settles them, reports, lives, and says what of its modules' logs it is asked for.
 pub(crate) fn node_grant(node: &NodeName, acks: &Acks) -> Grant {
     let mut publish = BTreeSet::from([
         subject::report(node).into(),
         subject::heartbeat(node).into(),
+        subject::log(node).into(),
     ]);
     let consumer = consumer(subject::nodes_stream(), node.as_str());
     publish.extend(acks.filters(&consumer));

@@ -4,7 +4,7 @@ use mesh_model::{BusFacts, ConsumerRef, StreamName, Subject};
 
 use crate::plan::Plan;
 use crate::proof::harmless::is_harmless;
-use crate::subject::heartbeats;
+use crate::subject::{heartbeats, logs};
 
 /// How to publish on a subject in a proof.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub enum Manner {
     /// With a body that begins like JSON and is none: [`BROKEN_JSON`]. Where no JSON begins, a purge and a pause read
     /// no body at all, and go on to purge everything and to resume.
     Api,
-    /// With no body, which no controller reads.
+    /// As a sign of life or a part of a log, with no body, which no controller reads.
     Heartbeat,
     /// With no body.
     Plain,
@@ -39,7 +39,7 @@ pub fn manner(plan: &Plan, subject: &Subject) -> Manner {
         (Some("$JS"), Some("API"), _) | (Some("$JS"), _, Some("API")) => return Manner::Api,
         _ => {}
     }
-    if heartbeats().matches(subject) {
+    if heartbeats().matches(subject) || logs().matches(subject) {
         return Manner::Heartbeat;
     }
     let stores = |stream: &&mesh_model::StreamSpec| {

@@ -9,11 +9,11 @@ use crate::subject;
 /// An exchange of the mesh's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exchange {
-    /// Declarations, by node.
+    /// Declarations, by node; and what a node is asked for at once.
     Declarations,
     /// What is for the controller alone: reports, requests to be enrolled, its own mark, what was parked.
     Control,
-    /// Signs of life, by node. They are published as not to be kept.
+    /// Signs of life, by node, and what of logs it was asked for. They are published as not to be kept.
     Heartbeats,
     /// Answers to enrolments, by token.
     Answers,
@@ -113,10 +113,14 @@ impl Address {
     pub fn subject(&self) -> Option<Subject> {
         let key = &self.key;
         let text = match self.exchange {
-            Exchange::Declarations => format!("mesh.node.{key}.declare"),
+            Exchange::Declarations => match key.strip_prefix(ASK) {
+                Some(node) => format!("mesh.inbox.node.{node}.ask"),
+                None => format!("mesh.node.{key}.declare"),
+            },
             Exchange::Control if key == MARK => return Some(subject::mark()),
             Exchange::Control if key.starts_with(PARKED) => format!("mesh.{key}"),
             Exchange::Control => format!("mesh.control.{key}"),
+            Exchange::Heartbeats if key.starts_with(LOG) => format!("mesh.{key}"),
             Exchange::Heartbeats => format!("mesh.heartbeat.{key}"),
             Exchange::Answers => format!("mesh.inbox.joiner.{key}.answer"),
             Exchange::Events => format!("mesh.mod.{key}"),
@@ -153,12 +157,17 @@ fn place(text: &str) -> Option<(Exchange, String)> {
         "parked" => (Exchange::Control, key(text)),
         "ctl" if rest == MARK => (Exchange::Control, key(rest)),
         "heartbeat" => (Exchange::Heartbeats, key(rest)),
+        "log" => (Exchange::Heartbeats, key(text)),
         "mod" => (Exchange::Events, key(rest)),
         "seat" => (Exchange::Seats, key(rest)),
         "carry" => (Exchange::Carried, key(rest)),
         "node" => (Exchange::Declarations, key(rest.strip_suffix(".declare")?)),
-        // Of all inboxes only joiners' are on this bus.
+        // Of all inboxes only joiners' are on this bus, and where nodes are asked.
         "inbox" if rest == ">" => (Exchange::Answers, key(rest)),
+        "inbox" if rest.starts_with("node.") => {
+            let node = rest.strip_prefix("node.")?.strip_suffix(".ask")?;
+            (Exchange::Declarations, format!("{ASK}{node}"))
+        }
         "inbox" => {
             let token = rest.strip_prefix("joiner.")?.split('.').next()?;
             (Exchange::Answers, key(token))
@@ -169,6 +178,10 @@ fn place(text: &str) -> Option<(Exchange, String)> {
 
 /// The key of the controller's mark.
 pub(super) const MARK: &str = "mark";
+/// What the key begins with by which a node is asked.
+pub(super) const ASK: &str = "ask.";
+/// What the key of everything of logs begins with.
+pub(super) const LOG: &str = "log.";
 /// What the key of everything parked begins with.
 const PARKED: &str = "parked.";
 /// The word all that is parked is under.

@@ -83,6 +83,10 @@ impl Topology {
         rights.read_all = read_whole(grant);
         match principal {
             Principal::Controller => rights.read.extend(Queue::OF_CONTROLLER),
+            Principal::Node(node) if grant.subscribes(&subject::inbox(principal), None) => {
+                self.add_queue(Queue::Ask(node.clone()));
+                rights.read.insert(Queue::Ask(node.clone()));
+            }
             Principal::Joiner(token) if grant.subscribes(&subject::inbox(principal), None) => {
                 self.add_queue(Queue::Answer(token.clone()));
                 rights.read.insert(Queue::Answer(token.clone()));

@@ -85,10 +85,10 @@ impl Policy {
 }
 
 impl QueueClass {
-    /// What kind of queue the class has on this broker. Signs of life are not worth a majority.
+    /// What kind of queue the class has on this broker. What is said and kept nowhere is not worth a majority.
     pub(super) fn kind(self, broker: &BrokerFacts) -> QueueKind {
         match self {
-            Self::Heartbeats => QueueKind::Classic,
+            Self::Heartbeats | Self::Ask | Self::Logs => QueueKind::Classic,
             _ => broker.queues,
         }
     }
@@ -111,6 +111,16 @@ impl QueueClass {
             },
             Self::Heartbeats => Policy {
                 max_length: Some(HEARTBEATS),
+                ..bare
+            },
+            Self::Ask => Policy {
+                max_length: Some(ASKS),
+                max_age_secs: Some(SAID_SECS),
+                ..bare
+            },
+            Self::Logs => Policy {
+                max_bytes: Some(LOG_BYTES),
+                max_age_secs: Some(SAID_SECS),
                 ..bare
             },
             Self::Answer => Policy {
@@ -150,6 +160,12 @@ impl QueueClass {
 
 /// Signs of life a controller that is away finds at most.
 const HEARTBEATS: u64 = 10_000;
+/// Asks a node that is away finds at most.
+const ASKS: u64 = 256;
+/// Bytes of logs that wait for the controller, whatever nodes say.
+const LOG_BYTES: u64 = 8 << 20;
+/// Seconds after which nobody wants any more what was said for now.
+const SAID_SECS: u64 = 10;
 /// Answers one token has at most: several hosts may hold it, each asking again.
 const ANSWERS: u64 = 64;
 /// A token's queue that nobody has read from for so long is left over: its token may be used no more.

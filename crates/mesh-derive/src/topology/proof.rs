@@ -142,7 +142,7 @@ pub fn expected(topology: &Topology, principal: &Principal, attempt: &Attempt) -
 }
 
 /// What an act of the mesh's is on a broker. Nothing for one that has no place there: an acknowledgement takes no authority,
-/// nobody has an inbox but a joiner, and what is read is a queue, as a whole.
+/// nobody has an inbox but a joiner and a node, which is asked there, and what is read is a queue, as a whole.
 pub fn attempt_of(plan: &Plan, act: &Act) -> Option<Attempt> {
     match act {
         Act::Connect => Some(Attempt::Connect),
@@ -168,10 +168,23 @@ pub fn attempt_of(plan: &Plan, act: &Act) -> Option<Attempt> {
                 let mut own = joiners.filter(|(_, inbox)| queue.is_none() && inbox == filter);
                 own.next().map(|(token, _)| Queue::Answer(token.clone()))
             };
-            let beats = || {
-                (queue.is_none() && *filter == subject::heartbeats()).then_some(Queue::Heartbeats)
+            let asked = || {
+                let nodes = plan.grants.keys().filter_map(|principal| match principal {
+                    Principal::Node(node) => Some((node, subject::inbox(principal))),
+                    _ => None,
+                });
+                let mut own = nodes.filter(|(_, inbox)| queue.is_none() && inbox == filter);
+                own.next().map(|(node, _)| Queue::Ask(node.clone()))
             };
-            let read = delivered.or_else(answers).or_else(beats)?;
+            let said = || {
+                let said = [
+                    (subject::heartbeats(), Queue::Heartbeats),
+                    (subject::logs(), Queue::Logs),
+                ];
+                let mut said = said.into_iter().filter(|_| queue.is_none());
+                said.find_map(|(on, queue)| (*filter == on).then_some(queue))
+            };
+            let read = delivered.or_else(answers).or_else(asked).or_else(said)?;
             Some(Attempt::Consume(read.name()))
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use mesh_model::{InstanceRef, ModuleName, NodeName, Principal, SeatName, TokenId};
 
 use super::Binding;
-use super::exchange::{Exchange, MARK, PARKED_UNDER, binding};
+use super::exchange::{ASK, Exchange, LOG, MARK, PARKED_UNDER, binding};
 use super::pattern::{escaped, exactly, named};
 use super::rights::Key;
 use crate::subject;
@@ -15,6 +15,8 @@ use crate::subject;
 pub enum Queue {
     /// A node's newest declaration.
     Node(NodeName),
+    /// What a node is asked for at once.
+    Ask(NodeName),
     /// What a module follows: one queue for all its instances.
     Module(ModuleName),
     /// A seat's work, from the seat's registration on.
@@ -29,6 +31,8 @@ pub enum Queue {
     Announcements,
     /// Signs of life.
     Heartbeats,
+    /// What of logs nodes were asked for.
+    Logs,
     /// Which commit of the controller's store was the last.
     Mark,
     /// What was let go.
@@ -40,6 +44,8 @@ pub enum Queue {
 pub enum QueueClass {
     /// [`Queue::Node`].
     Node,
+    /// [`Queue::Ask`].
+    Ask,
     /// [`Queue::Module`].
     Module,
     /// [`Queue::Seat`].
@@ -54,6 +60,8 @@ pub enum QueueClass {
     Announcements,
     /// [`Queue::Heartbeats`].
     Heartbeats,
+    /// [`Queue::Logs`].
+    Logs,
     /// [`Queue::Mark`].
     Mark,
     /// [`Queue::Parked`].
@@ -62,8 +70,9 @@ pub enum QueueClass {
 
 impl QueueClass {
     /// Every class there is.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Node,
+        Self::Ask,
         Self::Module,
         Self::Seat,
         Self::Answer,
@@ -71,6 +80,7 @@ impl QueueClass {
         Self::Enrolments,
         Self::Announcements,
         Self::Heartbeats,
+        Self::Logs,
         Self::Mark,
         Self::Parked,
     ];
@@ -79,6 +89,7 @@ impl QueueClass {
     pub(super) const fn root(self) -> &'static str {
         match self {
             Self::Node => "node.",
+            Self::Ask => ASK,
             Self::Module => "mod.",
             Self::Seat => "seat.",
             Self::Answer => "enrol.",
@@ -86,6 +97,7 @@ impl QueueClass {
             Self::Enrolments => "ctl.enrol",
             Self::Announcements => "ctl.events",
             Self::Heartbeats => "ctl.beat",
+            Self::Logs => "ctl.log",
             Self::Mark => "ctl.mark",
             Self::Parked => "parked",
         }
@@ -117,11 +129,12 @@ impl QueueClass {
 
 impl Queue {
     /// The controller's own.
-    pub const OF_CONTROLLER: [Self; 6] = [
+    pub const OF_CONTROLLER: [Self; 7] = [
         Self::Reports,
         Self::Enrolments,
         Self::Announcements,
         Self::Heartbeats,
+        Self::Logs,
         Self::Mark,
         Self::Parked,
     ];
@@ -130,6 +143,7 @@ impl Queue {
     pub const fn class(&self) -> QueueClass {
         match self {
             Self::Node(_) => QueueClass::Node,
+            Self::Ask(_) => QueueClass::Ask,
             Self::Module(_) => QueueClass::Module,
             Self::Seat(_) => QueueClass::Seat,
             Self::Answer(_) => QueueClass::Answer,
@@ -137,6 +151,7 @@ impl Queue {
             Self::Enrolments => QueueClass::Enrolments,
             Self::Announcements => QueueClass::Announcements,
             Self::Heartbeats => QueueClass::Heartbeats,
+            Self::Logs => QueueClass::Logs,
             Self::Mark => QueueClass::Mark,
             Self::Parked => QueueClass::Parked,
         }
@@ -146,7 +161,7 @@ impl Queue {
     pub fn name(&self) -> String {
         let root = self.class().root();
         match self {
-            Self::Node(node) => format!("{root}{node}"),
+            Self::Node(node) | Self::Ask(node) => format!("{root}{node}"),
             Self::Module(module) => format!("{root}{module}"),
             Self::Seat(seat) => format!("{root}{seat}"),
             Self::Answer(token) => format!("{root}{token}"),
@@ -163,6 +178,7 @@ impl Queue {
         let (kind, name) = name.split_once('.')?;
         match kind {
             "node" => name.parse().ok().map(Self::Node),
+            "ask" => name.parse().ok().map(Self::Ask),
             "mod" => name.parse().ok().map(Self::Module),
             "seat" => name.parse().ok().map(Self::Seat),
             "enrol" => name.parse().ok().map(Self::Answer),
@@ -173,7 +189,7 @@ impl Queue {
     /// Whether somebody may be who it is for. A seat is any module's that holds it.
     pub(super) fn is_for(&self, principal: &Principal) -> bool {
         match (self, principal) {
-            (Self::Node(node), Principal::Node(reader)) => node == reader,
+            (Self::Node(node) | Self::Ask(node), Principal::Node(reader)) => node == reader,
             (Self::Module(module), Principal::Instance(InstanceRef { module: of, .. })) => {
                 module == of
             }
@@ -188,7 +204,7 @@ impl Queue {
     pub(super) fn only_written(&self) -> Option<(Exchange, Key)> {
         if !matches!(
             self,
-            Self::Node(_) | Self::Answer(_) | Self::Mark | Self::Parked
+            Self::Node(_) | Self::Ask(_) | Self::Answer(_) | Self::Mark | Self::Parked
         ) {
             return None;
         }
@@ -201,12 +217,14 @@ impl Queue {
     pub(super) fn source(&self) -> (Exchange, Option<String>) {
         let (exchange, key) = match self {
             Self::Node(node) => (Exchange::Declarations, node.to_string()),
+            Self::Ask(node) => (Exchange::Declarations, format!("{ASK}{node}")),
             Self::Module(_) | Self::Announcements => return (Exchange::Events, None),
             Self::Seat(seat) => (Exchange::Seats, format!("{seat}.*")),
             Self::Answer(token) => (Exchange::Answers, token.to_string()),
             Self::Reports => (Exchange::Control, "report.*".to_owned()),
             Self::Enrolments => (Exchange::Control, "enrol.*".to_owned()),
             Self::Heartbeats => (Exchange::Heartbeats, "*".to_owned()),
+            Self::Logs => (Exchange::Heartbeats, format!("{LOG}*")),
             Self::Mark => (Exchange::Control, MARK.to_owned()),
             Self::Parked => (Exchange::Control, format!("{PARKED_UNDER}.#")),
         };

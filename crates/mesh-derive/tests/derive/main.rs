@@ -9,6 +9,8 @@ mod golden;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod operations;

@@ -77,9 +77,11 @@ fn controller(records: &Records) -> Vec<Operation> {
         publish("mesh.ctl.epoch"),
         publish("mesh.ctl.mark"),
         publish("mesh.inbox.joiner.t1.answer"),
+        publish("mesh.inbox.node.web-1.ask"),
         publish("mesh.parked.control.report.web-1"),
         subscribe("mesh.inbox.controller.nuid.*"),
         subscribe("mesh.heartbeat.>"),
+        subscribe("mesh.log.>"),
         subscribe("$JS.EVENT.ADVISORY.>"),
     ];
     operations.extend(acks(records, "CONTROL", "controller"));
@@ -91,8 +93,10 @@ fn node(records: &Records, node: &NodeName) -> Vec<Operation> {
     let mut operations = vec![
         publish(format!("mesh.control.report.{node}")),
         publish(format!("mesh.heartbeat.{node}")),
+        publish(format!("mesh.log.{node}")),
         subscribe(format!("mesh.deliver.node.{node}")),
         subscribe(format!("mesh.inbox.node.{node}.nuid.*")),
+        subscribe(format!("mesh.inbox.node.{node}.ask")),
     ];
     operations.extend(acks(records, "NODES", node.as_str()));
     operations

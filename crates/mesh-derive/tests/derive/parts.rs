@@ -211,7 +211,7 @@ proptest! {
                     (Queue::Seat(seat), Principal::Instance(it)) => {
                         records.holder(seat) == Some(&it.module)
                     }
-                    (Queue::Node(of), Principal::Node(it)) => of == it,
+                    (Queue::Node(of) | Queue::Ask(of), Principal::Node(it)) => of == it,
                     (Queue::Answer(of), Principal::Joiner(it)) => of == it,
                     (Queue::Module(_) | Queue::Seat(_), _) => false,
                     (_, who) => *who == Principal::Controller,

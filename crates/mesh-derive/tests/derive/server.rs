@@ -191,7 +191,7 @@ fn consumer_config(spec: &ConsumerSpec) -> Value {
     json!({ "stream_name": spec.consumer.stream(), "config": config })
 }
 
-/// D18
+/// D18, D80, D81
 #[test]
 fn a_declaration_a_report_and_a_heartbeat_cross_the_accounts() {
     let Some(binary) = nats_server() else { return };
@@ -200,6 +200,7 @@ fn a_declaration_a_report_and_a_heartbeat_cross_the_accounts() {
     let mut controller = server.controller();
     create(&mut controller, &plan);
     controller.subscribe("mesh.heartbeat.>", None);
+    controller.subscribe("mesh.log.>", None);
     controller.settle();
     let inbox = "mesh.inbox.node.web-1.nuid";
     let mut node = server.connect("node/web-1", &plan);
@@ -213,6 +214,11 @@ fn a_declaration_a_report_and_a_heartbeat_cross_the_accounts() {
     assert!(stored.contains("CONTROL"), "{stored}");
     node.publish("mesh.heartbeat.web-1", None, "alive");
     assert_eq!(controller.next("mesh.heartbeat.web-1").body, "alive");
+    controller.publish("mesh.inbox.node.web-1.ask", None, "what was said?");
+    let asked = node.next("mesh.inbox.node.web-1.ask");
+    assert_eq!(asked.body, "what was said?");
+    node.publish("mesh.log.web-1", None, "this");
+    assert_eq!(controller.next("mesh.log.web-1").body, "this");
     let next = "$JS.API.CONSUMER.MSG.NEXT.CONTROL.controller";
     controller.publish(next, Some("mesh.inbox.controller.pull"), "1");
     let report = controller.next("mesh.control.report.web-1");

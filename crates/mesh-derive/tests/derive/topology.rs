@@ -97,6 +97,10 @@ proptest! {
                 let waited = read.remove(&format!("enrol.{token}"));
                 prop_assert!(waited);
             }
+            if let Principal::Node(node) = principal {
+                let asked = read.remove(&format!("ask.{node}"));
+                prop_assert!(asked);
+            }
             prop_assert_eq!(read, heard(&plan, grant), "{}", principal);
         }
     }

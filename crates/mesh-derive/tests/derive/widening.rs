@@ -120,6 +120,7 @@ fn a_node_more_and_a_node_less_are_said_whole() {
             "! node/web-2 gains publish $JS.ACK._.znJdjy7f.NODES.web-2.>",
             "! node/web-2 gains publish mesh.control.report.web-2",
             "! node/web-2 gains publish mesh.heartbeat.web-2",
+            "! node/web-2 gains publish mesh.log.web-2",
             "! node/web-2 gains subscribe mesh.deliver.node.web-2",
             "! node/web-2 gains subscribe mesh.inbox.node.web-2.>",
         ]

@@ -51,9 +51,10 @@ impl Witness {
         let mut wire = wire.map_err(ProveError::Watching)?;
         // Its challenge is random, and in letters that a name may have.
         let nonce = wire.challenge().to_owned();
-        let heartbeats = subject::heartbeats();
+        let (heartbeats, logs) = (subject::heartbeats(), subject::logs());
         wire.subscribe(heartbeats.as_str(), None, 1)
             .and_then(|()| wire.subscribe(ADVISORIES, None, 2))
+            .and_then(|()| wire.subscribe(logs.as_str(), None, 3))
             .map_err(ProveError::Watching)?;
         wire.ping();
         let mut witness = Self {

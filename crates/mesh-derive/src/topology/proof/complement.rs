@@ -51,8 +51,9 @@ pub(super) fn attempts(
 }
 
 /// The queues of whatever could have the same name.
-fn of_namesakes(around: &Namesakes) -> [Queue; 4] {
+fn of_namesakes(around: &Namesakes) -> [Queue; 5] {
     [
+        Queue::Ask(around.node.clone()),
         Queue::Node(around.node.clone()),
         Queue::Module(around.module.clone()),
         Queue::Seat(around.seat.clone()),

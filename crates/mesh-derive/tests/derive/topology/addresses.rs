@@ -15,6 +15,7 @@ pub(super) fn on_amqp(subject: &str) -> Option<(&'static str, String)> {
         ("mesh.control.", "mesh.ctl", ""),
         ("mesh.parked.", "mesh.ctl", "parked."),
         ("mesh.heartbeat.", "mesh.beat", ""),
+        ("mesh.log.", "mesh.beat", "log."),
         ("mesh.mod.", "mesh.ev", ""),
         ("mesh.seat.", "mesh.seat", ""),
     ] {
@@ -36,6 +37,8 @@ fn an_address_and_a_subject_say_the_same() {
         (subject::declare(&instance.node), "mesh.decl n1"),
         (subject::report(&instance.node), "mesh.ctl report.n1"),
         (subject::heartbeat(&instance.node), "mesh.beat n1"),
+        (subject::log(&instance.node), "mesh.beat log.n1"),
+        (subject::ask(&instance.node), "mesh.decl ask.n1"),
         (subject::enrol(&"t1".parse().unwrap()), "mesh.ctl enrol.t1"),
         (
             subject::enrolment_answer(&"t1".parse().unwrap()),
@@ -63,6 +66,7 @@ fn an_address_and_a_subject_say_the_same() {
         "mesh.ctl.epoch",
         "$JS.ACK.NODES.n1.1",
         "mesh.deliver.node.n1",
+        "mesh.inbox.node.n1.other",
         "other.control.x",
     ] {
         let subject: Subject = subject.parse().unwrap();
@@ -79,7 +83,7 @@ const RIGHTS: [(&str, &str, &str, &str); 7] = [
         "controller",
         "mesh.ctl mesh.decl mesh.enrol",
         "mesh.ctl/mark mesh.ctl/parked.#",
-        "ctl.beat ctl.enrol ctl.events ctl.mark ctl.report parked",
+        "ctl.beat ctl.enrol ctl.events ctl.log ctl.mark ctl.report parked",
     ),
     ("joiner/t1", "mesh.ctl", "mesh.ctl/enrol.t1", "enrol.t1"),
     (
@@ -103,23 +107,26 @@ const RIGHTS: [(&str, &str, &str, &str); 7] = [
     (
         "node/n1",
         "mesh.beat mesh.ctl",
-        "mesh.beat/n1 mesh.ctl/report.n1",
-        "node.n1",
+        "mesh.beat/log.n1 mesh.beat/n1 mesh.ctl/report.n1",
+        "ask.n1 node.n1",
     ),
     (
         "node/n2",
         "mesh.beat mesh.ctl",
-        "mesh.beat/n2 mesh.ctl/report.n2",
-        "node.n2",
+        "mesh.beat/log.n2 mesh.beat/n2 mesh.ctl/report.n2",
+        "ask.n2 node.n2",
     ),
 ];
 
 /// Which key of which exchange goes into which queue there.
-const BOUND: [(&str, &str); 12] = [
+const BOUND: [(&str, &str); 15] = [
+    ("ask.n1", "mesh.decl/ask.n1"),
+    ("ask.n2", "mesh.decl/ask.n2"),
     ("ctl.beat", "mesh.beat/*"),
     ("ctl.enrol", "mesh.ctl/enrol.*"),
     ("ctl.events", "mesh.ev/mailer.announced"),
     ("ctl.events", "mesh.ev/shop.announced"),
+    ("ctl.log", "mesh.beat/log.*"),
     ("ctl.mark", "mesh.ctl/mark"),
     ("ctl.report", "mesh.ctl/report.*"),
     ("enrol.t1", "mesh.enrol/t1"),
