@@ -6,6 +6,7 @@
 mod agent;
 mod amend;
 mod controller;
+pub mod convergence;
 mod effect;
 mod enrolment;
 mod fact;

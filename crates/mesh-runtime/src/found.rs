@@ -1,5 +1,6 @@
 //! What an earlier agent left on the host: its records, and the processes they speak of.
 
+use mesh_control::convergence::{Observed, Standing};
 use mesh_model::{ModuleName, ModuleReport, ModuleState, Workload};
 
 use crate::board;
@@ -7,7 +8,7 @@ use crate::ending::Ending;
 use crate::host::Host;
 use crate::proc::{self, Identity};
 use crate::record::{Phase, Record};
-use crate::{Observed, RuntimeError, Standing};
+use crate::RuntimeError;
 
 /// An instance that is on the host and that nobody supervises.
 #[derive(Debug)]
@@ -74,6 +75,7 @@ impl Found {
             module: module.clone(),
             workload: self.workload().cloned(),
             standing: self.standing(),
+            rejected: None,
         }
     }
 

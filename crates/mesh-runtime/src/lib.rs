@@ -1,7 +1,8 @@
 //! Carries out a plan on a host.
 //!
-//! What is to happen is worked out by [`plan()`], a function of values; a [`Runtime`] makes it so. The processes it starts
-//! belong to the host, not to the agent: they go on when the agent ends, however it ends, and the next one adopts them.
+//! What is to happen is worked out in [`mesh_control::convergence`], by functions of values; a [`Runtime`] makes it so. The
+//! processes it starts belong to the host, not to the agent: they go on when the agent ends, however it ends, and the
+//! next one adopts them.
 //!
 //! Needs Linux: who a process is, is read from `/proc`.
 
@@ -14,7 +15,6 @@ mod found;
 mod host;
 mod instance;
 mod pace;
-mod plan;
 mod proc;
 mod process;
 mod process_runtime;
@@ -28,6 +28,5 @@ pub use dry_run::DryRun;
 pub use error::RuntimeError;
 pub use host::HostConfig;
 pub use pace::Pace;
-pub use plan::{Observed, Standing, Step, plan};
 pub use process_runtime::{Adopted, ProcessRuntime};
 pub use runtime::Runtime;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use mesh_control::convergence::{Observed, Standing, Step, plan};
 use mesh_model::{ModuleName, ModuleState, Workload};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -13,7 +14,7 @@ use crate::host::Host;
 use crate::instance::{Doing, Instance, discard};
 use crate::proc::Identity;
 use crate::record::Phase;
-use crate::{Desired, Observed, RuntimeError, Standing, Step, plan};
+use crate::{Desired, RuntimeError};
 
 /// What is to run from now on.
 #[derive(Debug, Clone, Default)]
@@ -109,13 +110,15 @@ impl Reconciler {
             }
         }
         let stops = steps.iter().filter_map(|step| match step {
-            Step::Stop(module) => Some((*module).clone()),
+            Step::Stop(module) | Step::Replace(module) => Some((*module).clone()),
             Step::Start(_) => None,
         });
         let left = self.stop(stops.collect(), &mut refused).await;
         self.announce(&wanted);
         for step in steps {
-            let Step::Start(module) = step else { continue };
+            let (Step::Start(module) | Step::Replace(module)) = step else {
+                continue;
+            };
             let Some(desired) = wanted.get(module).filter(|_| !left.contains(module)) else {
                 continue;
             };
@@ -136,6 +139,7 @@ impl Reconciler {
                 module: module.clone(),
                 workload: Some(supervised.desired.borrow().workload.clone()),
                 standing: Standing::Held,
+                rejected: None,
             },
         };
         self.slots.iter().map(observe).collect()
