@@ -127,7 +127,7 @@ impl Local {
                 ca: None,
                 bus: facts(),
                 box_key: self.box_key,
-                credentials: state.credentials(),
+                handed: state.handed(),
             },
             state,
         };

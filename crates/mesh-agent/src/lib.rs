@@ -32,4 +32,4 @@ pub use place::{OfferError, Place};
 pub use run::{AgentHost, RunAgentError, run, run_over, verifier};
 pub use state_dir::{StateDir, TakeStateDirError};
 pub use status::{BusSeen, ModuleStatus, Phase, Status, StatusError};
-pub use workloads::{HostWorkloads, Surroundings};
+pub use workloads::{HandedFiles, HostWorkloads, Surroundings};

@@ -128,7 +128,7 @@ pub(crate) async fn run_by<D: Dial>(
         ca,
         bus: home.at.facts.clone(),
         box_key: box_key.clone(),
-        credentials: state.credentials(),
+        handed: state.handed(),
     });
     let homes = Homes::open(HomesParts {
         dial,
@@ -286,7 +286,7 @@ mod tests {
                 ca: None,
                 bus: facts(),
                 box_key: box_key.clone(),
-                credentials: state.credentials(),
+                handed: state.handed(),
             },
             state,
         }

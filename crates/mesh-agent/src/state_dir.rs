@@ -9,6 +9,8 @@ use std::time::Duration;
 use mesh_model::BusKind;
 use tokio::time::{Instant, sleep};
 
+use crate::HandedFiles;
+
 /// A state directory that is held: no other agent has it until this is dropped.
 #[derive(Debug)]
 pub struct StateDir {
@@ -81,9 +83,9 @@ impl StateDir {
         memory_path(&self.path)
     }
 
-    /// Where the modules' opened credentials are.
-    pub fn credentials(&self) -> PathBuf {
-        self.path.join("credentials")
+    /// Where the files modules are handed are.
+    pub fn handed(&self) -> HandedFiles {
+        HandedFiles::of_state(&self.path)
     }
 
     /// Where the runtime keeps its own.

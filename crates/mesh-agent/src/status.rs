@@ -217,6 +217,9 @@ mod tests {
                 accepts: [].into(),
             },
             extra_env: [].into(),
+            extra_env_in_container: [].into(),
+            handed: PathBuf::new(),
+            pull_secret: None,
         }
     }
 

@@ -1,8 +1,9 @@
 //! What a node runs: each module with its credential opened and its surroundings told, over this host's runtime.
 
+mod handed;
 mod prepare;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -11,10 +12,13 @@ use std::task::Poll;
 
 use mesh_auth::keys::BoxKey;
 use mesh_bus::{States, Workloads};
-use mesh_model::{BusFacts, Declaration, Generation, NodeName};
-use mesh_runtime::Runtime;
+use mesh_model::{BusFacts, Declaration, Generation, ModuleName, NodeName};
+use mesh_runtime::{Desired, Runtime};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
+
+pub use self::handed::HandedFiles;
+use self::prepare::{Prepared, Unplaced, failed};
 
 /// What every module of this host is told, and what opens its credential.
 #[derive(Debug, Clone)]
@@ -29,22 +33,30 @@ pub struct Surroundings {
     pub bus: BusFacts,
     /// The key credentials are sealed to.
     pub box_key: BoxKey,
-    /// Where opened credentials are kept, one file a module, for their owner alone.
-    pub credentials: PathBuf,
+    /// Where the files modules are handed are put.
+    pub handed: HandedFiles,
 }
 
 /// The workloads of this host.
 ///
-/// A module whose credential cannot be opened is reported failed, with the reason, and is not run; the others are.
+/// A module whose credential or secret cannot be opened is reported failed, with the reason, and is not run; the others
+/// are. One whose files the host does not take goes on as it was, and the whole is tried again.
 #[derive(Debug)]
 pub struct HostWorkloads {
     /// They follow the node from bus to bus.
     surroundings: watch::Receiver<Surroundings>,
     shown: Arc<Shown>,
     /// The newest declaration that was begun; held while its order is prepared and given.
-    newest: tokio::sync::Mutex<Option<Generation>>,
+    newest: tokio::sync::Mutex<Begun>,
     /// What shows the runtime's changes; aborted when this is dropped.
     _changes: JoinSet<()>,
+}
+
+/// What was last begun.
+#[derive(Debug, Default)]
+struct Begun {
+    generation: Option<Generation>,
+    desired: BTreeMap<ModuleName, Desired>,
 }
 
 /// What the runtime says and what never reached it, as one.
@@ -79,17 +91,60 @@ impl HostWorkloads {
         }
     }
 
-    /// Forgets the credentials of modules that are no longer declared, unless something newer was.
-    async fn forget_others(&self, generation: Generation, declared: BTreeSet<String>) {
+    /// Removes the files of what is no longer declared, unless something newer was.
+    async fn forget_others(&self, generation: Generation, declared: handed::Declared) {
         let newest = self.newest.lock().await;
-        if *newest == Some(generation) {
-            let dir = self.surroundings.borrow().credentials.clone();
-            let forgotten = spawn_blocking(move || prepare::forget_others(&dir, &declared)).await;
+        if newest.generation == Some(generation) {
+            let handed = self.surroundings.borrow().handed.clone();
+            let forgotten = spawn_blocking(move || handed.keep_only(&declared)).await;
             if let Ok(Err(error)) = forgotten {
-                tracing::warn!(%error, "credentials of modules that are no longer declared are left on disk");
+                tracing::warn!(%error, "files of modules that are no longer declared are left on disk");
             }
         }
     }
+
+    /// The order to give: of a module whose files could not be placed, what it was before. Nothing may be ordered while
+    /// it cannot be told what that was.
+    fn order(&self, prepared: Prepared, begun: &mut Begun) -> Result<Order, String> {
+        let Prepared {
+            mut desired,
+            mut refused,
+            unplaced,
+        } = prepared;
+        let running = self.shown.runtime.states();
+        let mut missing = Vec::new();
+        for Unplaced {
+            module,
+            release,
+            why,
+        } in unplaced
+        {
+            let reason = format!("module {module}: {why}");
+            match begun.desired.get(&module) {
+                Some(before) => desired.push(before.clone()),
+                None if running.contains_key(&module) => return Err(reason),
+                None => {
+                    refused.insert(module, failed(release, why));
+                }
+            }
+            missing.push(reason);
+        }
+        let named = |desired: &Desired| (desired.module().clone(), desired.clone());
+        begun.desired = desired.iter().map(named).collect();
+        Ok(Order {
+            desired,
+            refused,
+            missing,
+        })
+    }
+}
+
+/// What the runtime is told.
+struct Order {
+    desired: Vec<Desired>,
+    refused: States,
+    /// Why it is not all of what was declared.
+    missing: Vec<String>,
 }
 
 impl Workloads for HostWorkloads {
@@ -97,18 +152,18 @@ impl Workloads for HostWorkloads {
         let generation = declaration.generation;
         let mut newest = self.newest.lock().await;
         // Calls are tasks, and tasks begin in any order.
-        if *newest > Some(generation) {
+        if newest.generation > Some(generation) {
             return Ok(self.shown.show());
         }
-        *newest = Some(generation);
+        newest.generation = Some(generation);
         let surroundings = self.surroundings.borrow().clone();
-        let declared = prepare::file_names(&declaration);
+        let declared = handed::declared(&declaration);
         let prepared = spawn_blocking(move || prepare::prepare(&surroundings, declaration))
             .await
-            .map_err(|ended| ended.to_string())?
-            .map_err(|error| error.to_string())?;
-        self.shown.refuse(prepared.refused);
-        let mut applied = pin!(self.shown.runtime.apply(prepared.desired));
+            .map_err(|ended| ended.to_string())?;
+        let order = self.order(prepared, &mut newest)?;
+        self.shown.refuse(order.refused);
+        let mut applied = pin!(self.shown.runtime.apply(order.desired));
         // The first poll gives the order, so that of two orders the newer is given last; a newer one need not wait
         // until this one is carried out.
         let begun = poll_fn(|context| Poll::Ready(applied.as_mut().poll(context))).await;
@@ -118,8 +173,12 @@ impl Workloads for HostWorkloads {
             Poll::Pending => applied.await,
         };
         result.map_err(|error| error.to_string())?;
+        let states = self.shown.show();
+        if !order.missing.is_empty() {
+            return Err(order.missing.join("; "));
+        }
         self.forget_others(generation, declared).await;
-        Ok(self.shown.show())
+        Ok(states)
     }
 
     fn states(&self) -> watch::Receiver<States> {

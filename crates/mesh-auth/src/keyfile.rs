@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::{
     entropy::{EntropyError, random},
-    secret::SecretText,
+    secret::{SecretBytes, SecretText},
 };
 
 /// Why a key file was not read or written.
@@ -145,15 +145,20 @@ fn read_as(reader: Uid, path: &Path, limit: u64) -> Result<SecretText, KeyFileEr
 
 /// Writes a secret for its owner alone (0600). When this returns it is on disk, whole, under its name.
 pub fn write_secret(path: &Path, secret: &SecretText) -> Result<(), KeyFileError> {
-    write(path, secret.expose(), 0o600)
+    write(path, secret.expose().as_bytes(), 0o600)
 }
 
 /// Writes what everyone may read, such as a CA certificate (0644), with the same care.
 pub fn write_public(path: &Path, text: &str) -> Result<(), KeyFileError> {
-    write(path, text, 0o644)
+    write(path, text.as_bytes(), 0o644)
 }
 
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
+/// Writes what a program is handed, with the mode that lets it read it, with the same care.
+pub fn write_handed(path: &Path, bytes: &SecretBytes, mode: u32) -> Result<(), KeyFileError> {
+    write(path, bytes.expose(), mode)
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), KeyFileError> {
     let no_name = || KeyFileError::NoName {
         path: path.to_owned(),
     };
@@ -167,7 +172,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
     temporary.push(format!(".{}", HEXLOWER.encode(&*random::<8>()?)));
     let temporary = folder.join(temporary);
 
-    let written = fill(&temporary, text, mode)
+    let written = fill(&temporary, bytes, mode)
         .and_then(|()| std::fs::rename(&temporary, path).map_err(io_error(path, "put in place")));
     if let Err(error) = written {
         // It may hold a part of the secret; that it cannot be removed either is not the news.
@@ -180,7 +185,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
         .map_err(io_error(folder, "synced"))
 }
 
-fn fill(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
+fn fill(path: &Path, bytes: &[u8], mode: u32) -> Result<(), KeyFileError> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -190,8 +195,7 @@ fn fill(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
     // Whatever the umask took or left.
     file.set_permissions(PermissionsExt::from_mode(mode))
         .map_err(io_error(path, "given its mode"))?;
-    file.write_all(text.as_bytes())
-        .map_err(io_error(path, "written"))?;
+    file.write_all(bytes).map_err(io_error(path, "written"))?;
     file.sync_all().map_err(io_error(path, "synced"))
 }
 

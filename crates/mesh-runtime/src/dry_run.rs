@@ -96,6 +96,9 @@ mod tests {
                 accepts: [].into(),
             },
             extra_env: [].into(),
+            extra_env_in_container: [].into(),
+            handed: std::path::PathBuf::new(),
+            pull_secret: None,
         }
     }
 

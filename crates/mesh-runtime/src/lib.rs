@@ -23,7 +23,7 @@ mod record;
 mod runtime;
 
 pub use board::States;
-pub use desired::Desired;
+pub use desired::{Desired, HANDED_IN_CONTAINER, PullSecret};
 pub use dry_run::DryRun;
 pub use error::RuntimeError;
 pub use host::HostConfig;

@@ -1,108 +1,120 @@
-//! From a declaration to what the runtime is told: credentials opened and on disk, the environment filled in.
+//! From a declaration to what the runtime is told: credentials and secrets opened and on disk, the environment filled in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use mesh_auth::creds::Credentials;
-use mesh_auth::keyfile::{read_secret, write_secret};
 use mesh_auth::seal;
+use mesh_auth::secret::SecretBytes;
 use mesh_bus::States;
 use mesh_derive::subject::inbox_prefix;
 use mesh_model::{
-    Declaration, InstanceRef, ModuleName, ModuleReport, ModuleState, Principal, Workload,
+    Declaration, HandedSecret, InstanceRef, ModuleName, ModuleReport, ModuleState, Principal,
+    Sealed, Workload,
 };
-use mesh_runtime::Desired;
+use mesh_runtime::{Desired, HANDED_IN_CONTAINER, PullSecret};
 
 use super::Surroundings;
+use super::handed::{CA, CREDS, Files, Reader, SECRETS};
 use crate::memory::with_causes;
-use crate::state_dir::make_private;
 use crate::{bus_at, public_on};
 
-/// What the runtime is told, and what it is not told because a credential cannot be used.
-#[derive(Debug)]
+/// What the runtime is told, and of which modules it is not told what was declared.
+#[derive(Debug, Default)]
 pub(super) struct Prepared {
     pub(super) desired: Vec<Desired>,
+    /// What they were sent cannot be used; nothing but another declaration mends that.
     pub(super) refused: States,
+    /// The host does not take their files, or not now.
+    pub(super) unplaced: Vec<Unplaced>,
 }
 
-/// Where nothing can be prepared at all.
-#[derive(Debug, thiserror::Error)]
-#[error("the directory of credentials {} cannot be made: {source}", path.display())]
-pub(super) struct PrepareError {
-    path: PathBuf,
-    source: io::Error,
+/// A module whose files are not, or not all, in place.
+#[derive(Debug)]
+pub(super) struct Unplaced {
+    pub(super) module: ModuleName,
+    pub(super) release: String,
+    pub(super) why: String,
 }
 
-/// Writes the credentials a declaration brings, and fills in each module's environment. Blocks on the disk.
-pub(super) fn prepare(
-    surroundings: &Surroundings,
-    declaration: Declaration,
-) -> Result<Prepared, PrepareError> {
-    let dir = &surroundings.credentials;
-    make_private(dir).map_err(|source| PrepareError {
-        path: dir.clone(),
-        source,
-    })?;
-    let mut prepared = Prepared {
-        desired: Vec::new(),
-        refused: States::new(),
-    };
+/// Puts the files a declaration brings in place, and fills in each module's environment. Blocks on the disk.
+pub(super) fn prepare(surroundings: &Surroundings, declaration: Declaration) -> Prepared {
+    let mut prepared = Prepared::default();
+    let ca = read_ca(surroundings.ca.as_deref());
     for workload in declaration.workloads {
-        let path = dir.join(file_name(&workload.module));
-        let ready = place_credential(surroundings, &workload, &path)
-            .and_then(|()| environment(surroundings, &workload.module, &path));
-        match ready {
-            Ok(extra_env) => prepared.desired.push(Desired {
-                workload,
-                extra_env,
-            }),
+        let opened = open_all(surroundings, &workload);
+        let handed = surroundings.handed.of(&workload.module);
+        let ready = opened.and_then(|opened| {
+            let process = environment(surroundings, &workload, &handed)?;
+            let container = environment(surroundings, &workload, Path::new(HANDED_IN_CONTAINER))?;
+            Ok((opened, process, container))
+        });
+        let (opened, extra_env, extra_env_in_container) = match ready {
+            Ok(ready) => ready,
             Err(why) => {
                 tracing::error!(module = %workload.module, why, "a module is not run");
-                prepared
-                    .refused
-                    .insert(workload.module, failed(workload.release, why));
+                let report = failed(workload.release, why);
+                prepared.refused.insert(workload.module, report);
+                continue;
             }
+        };
+        match place(surroundings, &workload, opened.files, ca.clone()) {
+            Ok(()) => prepared.desired.push(Desired {
+                extra_env,
+                extra_env_in_container,
+                handed,
+                pull_secret: opened.pull_secret,
+                workload,
+            }),
+            Err(why) => prepared.unplaced.push(Unplaced {
+                module: workload.module,
+                release: workload.release,
+                why,
+            }),
         }
     }
-    Ok(prepared)
+    prepared
 }
 
-/// Removes the credentials of modules that are not declared.
-pub(super) fn forget_others(dir: &Path, declared: &BTreeSet<String>) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_declared = name.to_str().is_some_and(|name| declared.contains(name));
-        if !is_declared && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
-        }
+/// What was sealed to this node for one module.
+struct Opened {
+    files: Files,
+    pull_secret: Option<PullSecret>,
+}
+
+fn open_all(surroundings: &Surroundings, workload: &Workload) -> Result<Opened, String> {
+    let secret = |what: &str, handed: &HandedSecret| open(surroundings, what, &handed.sealed);
+    let mut secrets = BTreeMap::new();
+    for (name, handed) in &workload.secrets {
+        secrets.insert(name.clone(), secret(&format!("its secret {name}"), handed)?);
     }
-    Ok(())
+    let pull_secret = workload.pull_secret.as_ref();
+    let pull_secret = pull_secret.map(|handed| secret("the secret of its image", handed));
+    Ok(Opened {
+        files: Files {
+            creds: open_credential(surroundings, workload)?,
+            ca: None,
+            secrets,
+        },
+        pull_secret: pull_secret
+            .transpose()?
+            .map(|opened| PullSecret::new(opened.expose().to_vec())),
+    })
 }
 
-/// The files a declaration's modules have.
-pub(super) fn file_names(declaration: &Declaration) -> BTreeSet<String> {
-    let modules = declaration.workloads.iter();
-    modules
-        .map(|workload| file_name(&workload.module))
-        .collect()
+fn open(surroundings: &Surroundings, what: &str, sealed: &Sealed) -> Result<SecretBytes, String> {
+    let sealed = seal::Sealed::from_bytes(sealed.0.clone());
+    seal::open(&surroundings.box_key, &sealed)
+        .map_err(|error| format!("{what} cannot be opened: {error}"))
 }
 
-fn file_name(module: &ModuleName) -> String {
-    format!("{module}.creds")
-}
-
-/// Opens a module's credential and puts it where the module finds it.
-fn place_credential(
+/// A module's credential, as its file has it.
+fn open_credential(
     surroundings: &Surroundings,
     workload: &Workload,
-    path: &Path,
-) -> Result<(), String> {
-    let sealed = seal::Sealed::from_bytes(workload.credential.0.clone());
-    let opened = seal::open(&surroundings.box_key, &sealed)
-        .map_err(|error| format!("its credential cannot be opened: {error}"))?;
+) -> Result<SecretBytes, String> {
+    let opened = open(surroundings, "its credential", &workload.credential)?;
     let text =
         std::str::from_utf8(opened.expose()).map_err(|_| "its credential is no text".to_owned())?;
     let credentials =
@@ -115,21 +127,44 @@ fn place_credential(
             workload.key
         ));
     }
-    let rendered = credentials.render();
-    // Not written again when it is the same: a module may be reading it.
-    let same = read_secret(path).is_ok_and(|kept| kept.expose() == rendered.expose());
-    if same {
-        return Ok(());
-    }
-    write_secret(path, &rendered)
-        .map_err(|error| format!("its credential cannot be written: {}", with_causes(&error)))
+    Ok(SecretBytes::new(
+        credentials.render().expose().as_bytes().to_vec(),
+    ))
 }
 
-/// What the agent adds to a module's environment; docs and SDK call these by the same names.
+fn read_ca(path: Option<&Path>) -> Result<Option<SecretBytes>, String> {
+    let Some(path) = path else { return Ok(None) };
+    let read = fs::read(path).map_err(|error| {
+        let path = path.display();
+        format!("the certificate authority {path} cannot be read: {error}")
+    });
+    Ok(Some(SecretBytes::new(read?)))
+}
+
+fn place(
+    surroundings: &Surroundings,
+    workload: &Workload,
+    files: Files,
+    ca: Result<Option<SecretBytes>, String>,
+) -> Result<(), String> {
+    let files = Files { ca: ca?, ..files };
+    let reader = match workload.run.container() {
+        Some(_) => Reader::Container,
+        None => Reader::Process,
+    };
+    let placed = surroundings.handed.place(&workload.module, &files, reader);
+    placed.map_err(|error| {
+        let why = with_causes(&error);
+        format!("the files it is handed cannot be written: {why}")
+    })
+}
+
+/// What the agent adds to a module's environment; docs and SDK call these by the same names. A secret is told by where
+/// it is: what is in an environment is in `/proc` and in an engine's answers.
 fn environment(
     surroundings: &Surroundings,
-    module: &ModuleName,
-    credential: &Path,
+    workload: &Workload,
+    handed: &Path,
 ) -> Result<BTreeMap<String, String>, String> {
     let Surroundings {
         node,
@@ -138,41 +173,48 @@ fn environment(
         bus,
         ..
     } = surroundings;
+    let module = workload.module.clone();
     let instance = Principal::Instance(InstanceRef {
-        module: module.clone(),
+        module,
         node: node.clone(),
     });
-    let mut env = vec![
-        ("MESH_MODULE", module.to_string()),
-        ("MESH_NODE", node.to_string()),
-        ("MESH_BUS_URL", urls.join(",")),
-        ("MESH_CREDS", text(credential)?),
-        ("MESH_INBOX", inbox_prefix(&instance).to_string()),
-    ];
+    let set = |name: &str, value: String| (name.to_owned(), value);
+    let mut env = BTreeMap::from([
+        set("MESH_MODULE", workload.module.to_string()),
+        set("MESH_NODE", node.to_string()),
+        set("MESH_BUS_URL", urls.join(",")),
+        set("MESH_CREDS", text(handed.join(CREDS))?),
+        set("MESH_INBOX", inbox_prefix(&instance).to_string()),
+    ]);
     if !bus.account.is_empty() {
-        env.push(("MESH_BUS_ACCOUNT", bus.account.clone()));
+        env.extend([set("MESH_BUS_ACCOUNT", bus.account.clone())]);
     }
     if let Some(domain) = &bus.domain {
-        env.push(("MESH_BUS_DOMAIN", domain.clone()));
+        env.extend([set("MESH_BUS_DOMAIN", domain.clone())]);
     }
-    if let Some(ca) = ca {
-        env.push(("MESH_CA", text(ca)?));
+    if ca.is_some() {
+        env.extend([set("MESH_CA", text(handed.join(CA))?)]);
     }
-    let owned = |(name, value): (&str, String)| (name.to_owned(), value);
-    Ok(env.into_iter().map(owned).collect())
+    let secrets = handed.join(SECRETS);
+    for name in workload.secrets.keys() {
+        let path = text(secrets.join(name.as_str()))?;
+        env.extend([set(&format!("{name}_FILE"), path)]);
+    }
+    if !workload.secrets.is_empty() {
+        env.extend([set("MESH_SECRETS", text(secrets)?)]);
+    }
+    Ok(env)
 }
 
-fn text(path: &Path) -> Result<String, String> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| {
-        format!(
-            "the path {} is no text, and a module is handed it as one",
-            path.display()
-        )
+fn text(path: PathBuf) -> Result<String, String> {
+    let text = path.into_os_string().into_string();
+    text.map_err(|path| {
+        let path = Path::new(&path).display();
+        format!("the path {path} is no text, and a module is handed it as one")
     })
 }
 
-fn failed(release: String, reason: String) -> ModuleReport {
+pub(super) fn failed(release: String, reason: String) -> ModuleReport {
     ModuleReport {
         release,
         state: ModuleState::Failed,

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use mesh_auth::keys::UserKey;
 use mesh_auth::seal::seal;
-use mesh_model::{ModuleName, ModuleState, PublicKey, Restart, Run, Sealed, Workload};
+use mesh_model::{
+    HandedSecret, ModuleName, ModuleState, PublicKey, Restart, Run, Sealed, Workload,
+};
 use mesh_runtime::{Desired, DryRun};
 use tempfile::TempDir;
 
@@ -22,19 +24,21 @@ struct Node {
 fn node() -> Node {
     let dir = tempfile::tempdir().unwrap();
     let box_key = BoxKey::generate().unwrap();
+    let ca = dir.path().join("pinned.pem");
+    fs::write(&ca, "certificate").unwrap();
     let surroundings = Surroundings {
         node: "web-1".parse().unwrap(),
         urls: vec![
             "tls://a.example:4222".to_owned(),
             "tls://b.example:4222".to_owned(),
         ],
-        ca: Some("/etc/mesh/ca.pem".into()),
+        ca: Some(ca),
         bus: BusFacts {
             domain: Some("hub".to_owned()),
             account: "MESH".to_owned(),
         },
         box_key: box_key.clone(),
-        credentials: dir.path().join("credentials"),
+        handed: HandedFiles::of_state(dir.path()),
     };
     let (told, surroundings) = watch::channel(surroundings);
     Node {
@@ -46,8 +50,12 @@ fn node() -> Node {
 }
 
 impl Node {
+    fn handed(&self, module: &str) -> PathBuf {
+        self.dir.path().join("handed").join(module)
+    }
+
     fn creds(&self, module: &str) -> PathBuf {
-        self.dir.path().join(format!("credentials/{module}.creds"))
+        self.handed(module).join("creds")
     }
 
     fn desired(&self) -> Vec<Desired> {
@@ -114,11 +122,13 @@ async fn a_module_is_handed_its_opened_credential_and_where_it_is() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     let [desired] = node.desired().try_into().unwrap();
+    let ca = node.handed("mailer").join("ca.pem");
+    assert_eq!(fs::read_to_string(&ca).unwrap(), "certificate");
     let expected = [
         ("MESH_BUS_ACCOUNT", "MESH"),
         ("MESH_BUS_DOMAIN", "hub"),
         ("MESH_BUS_URL", "tls://a.example:4222,tls://b.example:4222"),
-        ("MESH_CA", "/etc/mesh/ca.pem"),
+        ("MESH_CA", ca.to_str().unwrap()),
         ("MESH_CREDS", path.to_str().unwrap()),
         ("MESH_INBOX", "mesh.inbox.module.mailer.web-1"),
         ("MESH_MODULE", "mailer"),
@@ -214,9 +224,11 @@ async fn on_another_bus_a_module_has_another_credential_and_is_told_where_it_is(
         states[&"mailer".parse().unwrap()].state,
         ModuleState::Failed
     );
+    let there = node.dir.path().join("ca.amqp.pem");
+    fs::write(&there, "another certificate").unwrap();
     node.told.send_modify(|told| {
         told.urls = vec!["amqps://there.example/mesh".to_owned()];
-        told.ca = Some("/srv/mesh/ca.amqp.pem".into());
+        told.ca = Some(there.clone());
         told.bus = BusFacts::default();
     });
     let states = node.carry_out(3, &[&after]).await;
@@ -227,10 +239,128 @@ async fn on_another_bus_a_module_has_another_credential_and_is_told_where_it_is(
     let [desired] = node.desired().try_into().unwrap();
     let env = |name: &str| desired.extra_env.get(name).map(String::as_str);
     assert_eq!(env("MESH_BUS_URL"), Some("amqps://there.example/mesh"));
-    assert_eq!(env("MESH_CA"), Some("/srv/mesh/ca.amqp.pem"));
+    let ca = node.handed("mailer").join("ca.pem");
+    assert_eq!(env("MESH_CA"), ca.to_str());
+    assert_eq!(fs::read_to_string(&ca).unwrap(), "another certificate");
     assert_eq!(
         (env("MESH_BUS_ACCOUNT"), env("MESH_BUS_DOMAIN")),
         (None, None)
     );
     assert_eq!(key_in(&node.creds("mailer")), key.public().as_str());
+}
+
+fn secret(to: &BoxKey, version: u64, value: &str) -> HandedSecret {
+    let sealed = seal(&to.public(), value.as_bytes()).unwrap();
+    HandedSecret {
+        version,
+        sealed: Sealed(sealed.into_bytes()),
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_handed_as_a_file_and_its_value_is_in_no_environment_and_nothing_printed() {
+    let node = node();
+    let mut mailer = sealed_to(&node.box_key, "mailer");
+    let hunter = secret(&node.box_key, 1, "hunter2");
+    mailer.secrets = [("SMTP_PASSWORD".parse().unwrap(), hunter)].into();
+    mailer.pull_secret = Some(secret(&node.box_key, 1, "robot:hunter3"));
+    node.carry_out(1, &[&mailer]).await;
+
+    let [desired] = node.desired().try_into().unwrap();
+    let path = node.handed("mailer").join("secrets/SMTP_PASSWORD");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "hunter2");
+    let env = |env: &BTreeMap<String, String>, name: &str| env.get(name).cloned();
+    for (env_of, root) in [
+        (&desired.extra_env, desired.handed.to_str().unwrap()),
+        (&desired.extra_env_in_container, "/run/mesh"),
+    ] {
+        for (name, file) in [
+            ("MESH_CREDS", "creds"),
+            ("MESH_CA", "ca.pem"),
+            ("SMTP_PASSWORD_FILE", "secrets/SMTP_PASSWORD"),
+            ("MESH_SECRETS", "secrets"),
+        ] {
+            assert_eq!(env(env_of, name), Some(format!("{root}/{file}")));
+        }
+        assert_eq!(env_of.len(), desired.extra_env.len());
+    }
+    let pull_secret = desired.pull_secret.as_ref().unwrap();
+    assert_eq!(pull_secret.expose(), b"robot:hunter3");
+    let (process, container) = (&desired.extra_env, &desired.extra_env_in_container);
+    let printed = format!("{desired:?} {desired:#?} {process:?} {container:?}");
+    assert!(!printed.contains("hunter"), "{printed}");
+
+    // What does not open stops this module, and is not repeated.
+    let foreign = secret(&BoxKey::generate().unwrap(), 2, "hunter4");
+    mailer.secrets = [("SMTP_PASSWORD".parse().unwrap(), foreign)].into();
+    let states = node.carry_out(2, &[&mailer]).await;
+    let reason = states[&"mailer".parse().unwrap()].reason.clone().unwrap();
+    assert!(
+        reason.contains("its secret SMTP_PASSWORD cannot be opened") && !reason.contains("hunter"),
+        "{reason}"
+    );
+}
+
+/// What stands in the way of every write, as a full disk does, and for root as for anybody.
+fn obstruct(node: &Node, module: &str) -> PathBuf {
+    let creds = node.creds(module);
+    fs::rename(&creds, creds.with_extension("good")).unwrap();
+    fs::create_dir_all(creds.join("in the way")).unwrap();
+    creds
+}
+
+#[tokio::test]
+async fn c_401998b_a_disk_that_takes_nothing_leaves_a_module_as_it_was_until_it_does() {
+    let node = node();
+    let (a, b) = (sealed_to(&node.box_key, "a"), sealed_to(&node.box_key, "b"));
+    node.carry_out(1, &[&a]).await;
+    let way = obstruct(&node, "a");
+    let mut newer = sealed_to(&node.box_key, "a");
+    newer.release = "2".to_owned();
+
+    let refused = node
+        .workloads
+        .carry_out(declaration(2, &[&newer, &b]))
+        .await;
+    let why = refused.unwrap_err();
+    assert!(
+        why.starts_with("module a: the files it is handed cannot be written: "),
+        "{why}"
+    );
+    // It is not stopped, nor told anything new; the other one is not concerned.
+    let releases = |node: &Node| {
+        let desired = node.desired().into_iter();
+        let of = desired.map(|d| (d.module().to_string(), d.workload.release));
+        of.collect::<BTreeMap<_, _>>()
+    };
+    let release = |module: &str, release: &str| (module.to_owned(), release.to_owned());
+    assert_eq!(
+        releases(&node),
+        [release("a", "1"), release("b", "1")].into()
+    );
+
+    fs::remove_dir_all(&way).unwrap();
+    node.carry_out(2, &[&newer, &b]).await;
+    assert_eq!(
+        releases(&node),
+        [release("a", "2"), release("b", "1")].into()
+    );
+    assert_eq!(key_in(&node.creds("a")), newer.key.as_str());
+}
+
+#[tokio::test]
+async fn c_401998b_an_agent_that_cannot_tell_what_runs_orders_nothing_while_the_disk_is_full() {
+    let mut node = node();
+    let a = sealed_to(&node.box_key, "a");
+    node.carry_out(1, &[&a]).await;
+    let before = node.desired();
+    let newer = sealed_to(&node.box_key, "a");
+    let way = obstruct(&node, "a");
+    // As after a restart: what was ordered before is forgotten.
+    *node.workloads.newest.get_mut() = Begun::default();
+    let refused = node.workloads.carry_out(declaration(2, &[&newer])).await;
+    assert!(refused.is_err() && node.desired() == before);
+    fs::remove_dir_all(&way).unwrap();
+    node.carry_out(2, &[&newer]).await;
+    assert_eq!(node.desired()[0].workload.key, newer.key);
 }

@@ -189,6 +189,9 @@ pub(crate) fn command(module: &str, argv: &[&str]) -> Desired {
             accepts: [].into(),
         },
         extra_env: [("MESH_MODULE".to_owned(), module.to_owned())].into(),
+        extra_env_in_container: [].into(),
+        handed: PathBuf::new(),
+        pull_secret: None,
     }
 }
 

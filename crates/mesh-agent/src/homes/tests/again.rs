@@ -13,7 +13,7 @@ use mesh_model::{BusFacts, BusKind, BusPlace};
 use tokio::sync::watch;
 
 use crate::homes::{Homes, HomesParts, PlaceFiles};
-use crate::{Dial, DialError, Place, Surroundings};
+use crate::{Dial, DialError, HandedFiles, Place, Surroundings};
 
 /// Two buses, of which RabbitMQ takes nothing; and how often each was asked to listen again.
 #[derive(Clone, Default)]
@@ -116,7 +116,7 @@ async fn opened(dir: &Path, home: BusKind, offered: BusKind) -> (Wire, Homes<Wir
         ca: None,
         bus: BusFacts::default(),
         box_key: box_key.clone(),
-        credentials: dir.to_owned(),
+        handed: HandedFiles::of_state(dir),
     };
     let homes = Homes::open(HomesParts {
         dial: wire.clone(),
