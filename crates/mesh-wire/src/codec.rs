@@ -73,6 +73,17 @@ pub(crate) fn read_plain<T: Serialize + DeserializeOwned>(
     Ok(form)
 }
 
+/// Refuses what is written in a later version than the first that can say it: each thing is written in one way.
+pub(crate) fn no_later(what: &'static str, found: u8, needed: u8) -> Result<(), WireError> {
+    if found == needed {
+        return Ok(());
+    }
+    Err(WireError::Malformed {
+        what,
+        why: "it is in a later version than it needs".to_owned(),
+    })
+}
+
 pub(crate) fn bounded(what: &'static str, bytes: &[u8]) -> Result<(), WireError> {
     match bytes.len() {
         0 => Err(WireError::Empty { what }),

@@ -1,4 +1,6 @@
-//! Declarations: the bytes the controller signs, and how a module runs.
+//! Declarations: the bytes the controller signs.
+
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +13,71 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{self, Versions, field_of, text, texts, written};
 use crate::error::{FieldError, WireError};
 
+pub(crate) use whole::DeclarationV3;
+
 const WHAT: &str = "declaration";
 
-/// The bytes of a declaration, in the newest version: what is signed, and sent inside [`seal_signed`](crate::seal_signed).
+/// The bytes of a declaration, in the first version that can say it: what is signed, and sent inside
+/// [`seal_signed`](crate::seal_signed).
 pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
-    codec::write(&match DeclarationV2::needed(declaration) {
-        Some(form) => DeclarationForm::V2(form),
-        None => DeclarationForm::V1(declaration.into()),
-    })
+    codec::write(&DeclarationForm::from(declaration))
 }
 
 /// The declaration in the body of what was signed; check the signature first.
 pub fn decode_declaration(body: &[u8]) -> Result<Declaration, WireError> {
-    match codec::read(body)? {
-        DeclarationForm::V1(form) => form.try_into(),
-        DeclarationForm::V2(form) => form.try_into(),
+    let (found, declaration) = match codec::read(body)? {
+        DeclarationForm::V1(form) => (1, form.try_into()),
+        DeclarationForm::V2(form) => (2, form.try_into()),
+        DeclarationForm::V3(form) => (3, form.try_into()),
+    };
+    let declaration = declaration.map_err(field_of(WHAT))?;
+    codec::no_later(WHAT, found, version(&declaration))?;
+    Ok(declaration)
+}
+
+/// The body alone: where it is kept, its version stands beside it.
+pub(crate) fn kept_declaration(declaration: &Declaration) -> Vec<u8> {
+    match declaration.into() {
+        DeclarationForm::V1(form) => codec::write(&form),
+        DeclarationForm::V2(form) => codec::write(&form),
+        DeclarationForm::V3(form) => codec::write(&form),
     }
-    .map_err(field_of(WHAT))
+}
+
+/// The first version that can say it, and so the only one it is written in.
+pub(crate) fn version(declaration: &Declaration) -> u8 {
+    if declaration.workloads.iter().any(whole::says_more) {
+        3
+    } else if declaration.home != Home::Here {
+        2
+    } else {
+        1
+    }
 }
 
 #[derive(Serialize, Deserialize)]
 enum DeclarationForm {
     V1(DeclarationV1),
     V2(DeclarationV2),
+    V3(DeclarationV3),
+}
+
+impl From<&Declaration> for DeclarationForm {
+    fn from(declaration: &Declaration) -> Self {
+        if version(declaration) > 2 {
+            return Self::V3(declaration.into());
+        }
+        let first = declaration.into();
+        match HomeV2::new(&declaration.home) {
+            Some(home) => Self::V2(DeclarationV2 { first, home }),
+            None => Self::V1(first),
+        }
+    }
 }
 
 impl Versions for DeclarationForm {
     const WHAT: &'static str = WHAT;
-    const KNOWN: u32 = 2;
+    const KNOWN: u32 = 3;
 }
 
 /// On the wire and on disk alike: neither can change it, and either may get a version of its own.
@@ -79,13 +118,14 @@ pub(crate) enum RestartV1 {
     Never,
 }
 
-/// With where the node is at home. Written only where that says something, so that either form is written one way.
+/// With where the node is at home.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DeclarationV2 {
     first: DeclarationV1,
     home: HomeV2,
 }
 
+/// A node that is at home where it hears this has none.
 #[derive(Serialize, Deserialize)]
 enum HomeV2 {
     On(BusV2),
@@ -123,13 +163,12 @@ impl From<BusV2> for BusKind {
     }
 }
 
-impl DeclarationV2 {
-    /// This form of a declaration that the first cannot say.
-    pub(crate) fn needed(declaration: &Declaration) -> Option<Self> {
-        let home = match &declaration.home {
+impl HomeV2 {
+    fn new(home: &Home) -> Option<Self> {
+        Some(match home {
             Home::Here => return None,
-            Home::On(bus) => HomeV2::On((*bus).into()),
-            Home::Offered(offer) => HomeV2::Offered {
+            Home::On(bus) => Self::On((*bus).into()),
+            Home::Offered(offer) => Self::Offered {
                 bus: offer.bus.into(),
                 urls: offer.place.urls.clone(),
                 ca: offer.place.ca.clone(),
@@ -137,17 +176,14 @@ impl DeclarationV2 {
                 account: offer.place.facts.account.clone(),
                 credential: offer.credential.0.clone(),
             },
-        };
-        let first = declaration.into();
-        Some(Self { first, home })
+        })
     }
 }
 
-impl TryFrom<DeclarationV2> for Declaration {
-    type Error = FieldError;
-    fn try_from(form: DeclarationV2) -> Result<Self, FieldError> {
-        let home = match form.home {
-            HomeV2::On(bus) => Home::On(bus.into()),
+impl From<HomeV2> for Home {
+    fn from(form: HomeV2) -> Self {
+        match form {
+            HomeV2::On(bus) => Self::On(bus.into()),
             HomeV2::Offered {
                 bus,
                 urls,
@@ -155,7 +191,7 @@ impl TryFrom<DeclarationV2> for Declaration {
                 domain,
                 account,
                 credential,
-            } => Home::Offered(Box::new(Offer {
+            } => Self::Offered(Box::new(Offer {
                 bus: bus.into(),
                 place: BusPlace {
                     urls,
@@ -164,9 +200,18 @@ impl TryFrom<DeclarationV2> for Declaration {
                 },
                 credential: Sealed(credential),
             })),
-        };
+        }
+    }
+}
+
+impl TryFrom<DeclarationV2> for Declaration {
+    type Error = FieldError;
+    fn try_from(form: DeclarationV2) -> Result<Self, FieldError> {
         let first = Self::try_from(form.first)?;
-        Ok(Self { home, ..first })
+        Ok(Self {
+            home: form.home.into(),
+            ..first
+        })
     }
 }
 
@@ -249,6 +294,7 @@ impl From<GenerationV1> for Generation {
     }
 }
 
+/// Of a command: a container is never written in this version.
 impl From<&Run> for RunV1 {
     fn from(run: &Run) -> Self {
         let mut argv = run.argv().map(str::to_owned);

@@ -19,8 +19,10 @@ mod declaration;
 mod enrol;
 mod error;
 mod fact;
+mod heartbeat;
 mod mark;
 mod report;
+mod run;
 mod signed;
 
 pub use announce::{Announcement, decode_announcement, encode_announcement};
@@ -31,6 +33,7 @@ pub use enrol::{
 };
 pub use error::{FieldError, InvalidText, WireError};
 pub use fact::{DiskEntry, fact_entry, fact_key, read_fact};
+pub use heartbeat::{decode_heartbeat, encode_heartbeat};
 pub use mark::{Mark, decode_mark, encode_mark};
-pub use report::{decode_heartbeat, decode_report, encode_heartbeat, encode_report};
+pub use report::{decode_report, encode_report};
 pub use signed::{Signed, SignedKind, open_signed, seal_signed, to_sign};

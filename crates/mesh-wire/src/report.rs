@@ -1,9 +1,11 @@
-//! What a node says of itself: reports and heartbeats.
+//! What a node says of itself and must not be lost: reports.
+
+mod second;
 
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    Heartbeat, ModuleName, ModuleReport, ModuleState, Outcome, Report, ReportId, Seq, Timestamp,
+    ModuleName, ModuleReport, ModuleState, Outcome, Report, ReportId, Seq, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -11,49 +13,62 @@ use crate::codec::{self, Versions, field_of, line, text};
 use crate::declaration::GenerationV1;
 use crate::error::{FieldError, WireError};
 
-const REPORT: &str = "report";
-const HEARTBEAT: &str = "heartbeat";
+pub(crate) use second::ReportV2;
 
-/// The bytes of a report, in the newest version.
+const REPORT: &str = "report";
+
+/// The bytes of a report, in the first version that can say it.
 pub fn encode_report(report: &Report) -> Vec<u8> {
-    codec::write(&ReportForm::V1(report.into()))
+    codec::write(&ReportForm::from(report))
 }
 
 /// The report in these bytes. Whether the node it names is the one that sent it is not known here.
 pub fn decode_report(bytes: &[u8]) -> Result<Report, WireError> {
-    let ReportForm::V1(form) = codec::read(bytes)?;
-    form.try_into().map_err(field_of(REPORT))
+    let (found, report) = match codec::read(bytes)? {
+        ReportForm::V1(form) => (1, form.try_into()),
+        ReportForm::V2(form) => (2, form.try_into()),
+    };
+    let report = report.map_err(field_of(REPORT))?;
+    codec::no_later(REPORT, found, version(&report))?;
+    Ok(report)
 }
 
-/// The bytes of a heartbeat, in the newest version.
-pub fn encode_heartbeat(heartbeat: &Heartbeat) -> Vec<u8> {
-    codec::write(&HeartbeatForm::V1(heartbeat.into()))
+/// The body alone: where it is kept, its version stands beside it.
+pub(crate) fn kept_report(report: &Report) -> Vec<u8> {
+    match report.into() {
+        ReportForm::V1(form) => codec::write(&form),
+        ReportForm::V2(form) => codec::write(&form),
+    }
 }
 
-/// The heartbeat in these bytes. Whether the node it names is the one that sent it is not known here.
-pub fn decode_heartbeat(bytes: &[u8]) -> Result<Heartbeat, WireError> {
-    let HeartbeatForm::V1(form) = codec::read(bytes)?;
-    form.try_into().map_err(field_of(HEARTBEAT))
+/// The first version that can say it, and so the only one it is written in.
+pub(crate) fn version(report: &Report) -> u8 {
+    if report.modules.values().any(second::says_more) {
+        2
+    } else {
+        1
+    }
 }
 
 #[derive(Serialize, Deserialize)]
 enum ReportForm {
     V1(ReportV1),
+    V2(ReportV2),
 }
 
 impl Versions for ReportForm {
     const WHAT: &'static str = REPORT;
-    const KNOWN: u32 = 1;
+    const KNOWN: u32 = 2;
 }
 
-#[derive(Serialize, Deserialize)]
-enum HeartbeatForm {
-    V1(HeartbeatV1),
-}
-
-impl Versions for HeartbeatForm {
-    const WHAT: &'static str = HEARTBEAT;
-    const KNOWN: u32 = 1;
+impl From<&Report> for ReportForm {
+    fn from(report: &Report) -> Self {
+        if version(report) > 1 {
+            Self::V2(report.into())
+        } else {
+            Self::V1(report.into())
+        }
+    }
 }
 
 /// On the wire and on disk alike: neither can change it, and either may get a version of its own.
@@ -90,16 +105,6 @@ enum ModuleStateV1 {
     Backoff,
     Ended,
     Failed,
-}
-
-#[derive(Serialize, Deserialize)]
-struct HeartbeatV1 {
-    node: String,
-    session: u64,
-    applied: Option<GenerationV1>,
-    seq: u64,
-    deaf: bool,
-    version: String,
 }
 
 impl From<&Report> for ReportV1 {
@@ -197,7 +202,7 @@ impl TryFrom<ModuleReportV1> for ModuleReport {
 impl From<ModuleState> for ModuleStateV1 {
     fn from(state: ModuleState) -> Self {
         match state {
-            // What an earlier release knows of it.
+            // A module whose image is fetched is never written in this version.
             ModuleState::Pulling | ModuleState::Starting => Self::Starting,
             ModuleState::Running => Self::Running,
             ModuleState::Backoff => Self::Backoff,
@@ -216,33 +221,5 @@ impl From<ModuleStateV1> for ModuleState {
             ModuleStateV1::Ended => Self::Ended,
             ModuleStateV1::Failed => Self::Failed,
         }
-    }
-}
-
-impl From<&Heartbeat> for HeartbeatV1 {
-    fn from(heartbeat: &Heartbeat) -> Self {
-        Self {
-            node: heartbeat.node.to_string(),
-            session: heartbeat.session,
-            applied: heartbeat.applied.map(Into::into),
-            seq: heartbeat.seq.0,
-            deaf: heartbeat.deaf,
-            version: heartbeat.version.clone(),
-        }
-    }
-}
-
-impl TryFrom<HeartbeatV1> for Heartbeat {
-    type Error = FieldError;
-    fn try_from(form: HeartbeatV1) -> Result<Self, FieldError> {
-        Ok(Self {
-            node: text("node", form.node)?,
-            session: form.session,
-            applied: form.applied.map(Into::into),
-            seq: Seq(form.seq),
-            deaf: form.deaf,
-            version: line("version", form.version)?,
-            doing: BTreeMap::new(),
-        })
     }
 }

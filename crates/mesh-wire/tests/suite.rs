@@ -7,8 +7,14 @@ mod any;
 #[path = "suite/golden.rs"]
 mod golden;
 #[cfg(test)]
+#[path = "suite/kept.rs"]
+mod kept;
+#[cfg(test)]
 #[path = "suite/keys.rs"]
 mod keys;
+#[cfg(test)]
+#[path = "suite/later.rs"]
+mod later;
 #[cfg(test)]
 #[path = "suite/laws.rs"]
 mod laws;

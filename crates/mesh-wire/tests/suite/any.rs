@@ -1,15 +1,15 @@
 //! Generators: any value of every type that has bytes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::str::FromStr;
 
-use mesh_control::{AuditFact, Fact, FactKey, MeshFact};
 use mesh_model::{
-    BoxPublicKey, BusFacts, BusKind, BusPlace, Declaration, Enrolment, EnrolmentAnswer,
-    EnrolmentRefusal, Generation, Heartbeat, Home, InstanceRecord, InstanceRef, Labels, Manifest,
-    ModuleReport, ModuleState, Moving, NodeRecord, Offer, Outcome, Placement, PublicKey, Report,
-    ReportId, Restart, Revision, Run, Sealed, SeatRecord, Selector, Seq, Spent, Subject, Timestamp,
-    TokenRecord, Workload,
+    BoxPublicKey, BusFacts, BusKind, BusPlace, Container, Declaration, Enrolment, EnrolmentAnswer,
+    EnrolmentRefusal, Generation, HandedSecret, Health, Heartbeat, Home, Image, Labels, LastExit,
+    ModuleReport, ModuleState, Network, Offer, Outcome, Port, Probe, Protocol, PublicKey, Report,
+    ReportId, Resources, Restart, Run, Sealed, SecretName, Seq, Subject, Timestamp, Volume,
+    Workload,
 };
 use mesh_wire::{Announcement, Mark};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -21,15 +21,15 @@ pub(crate) fn name<T: FromStr<Err: Debug> + Debug>() -> impl Strategy<Value = T>
     "[a0]([a0-]{0,3}[a0])?".prop_map(|text| text.parse().unwrap())
 }
 
-fn event<T: FromStr<Err: Debug> + Debug>() -> impl Strategy<Value = T> {
+pub(crate) fn event<T: FromStr<Err: Debug> + Debug>() -> impl Strategy<Value = T> {
     "[ab]{1,3}(\\.[ab]{1,3}){1,2}".prop_map(|text| text.parse().unwrap())
 }
 
-fn key() -> impl Strategy<Value = PublicKey> {
+pub(crate) fn key() -> impl Strategy<Value = PublicKey> {
     any::<[u8; 32]>().prop_map(PublicKey::from_raw)
 }
 
-fn box_key() -> impl Strategy<Value = BoxPublicKey> {
+pub(crate) fn box_key() -> impl Strategy<Value = BoxPublicKey> {
     any::<[u8; 32]>().prop_map(BoxPublicKey::from_raw)
 }
 
@@ -37,7 +37,7 @@ fn subject() -> impl Strategy<Value = Subject> {
     "[a-zA-Z_]{1,5}(\\.[a-z0-9ä-]{1,5}){0,3}".prop_map(|text| text.parse().unwrap())
 }
 
-fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{0,6}", "\\PC{0,6}", Just("\0\n".to_owned())]
 }
 
@@ -46,19 +46,19 @@ fn line() -> impl Strategy<Value = String> {
     text().prop_map(|text| mesh_model::one_line(&text))
 }
 
-fn labels() -> impl Strategy<Value = Labels> {
+pub(crate) fn labels() -> impl Strategy<Value = Labels> {
     btree_map(text(), text(), 0..3)
 }
 
-fn sealed() -> impl Strategy<Value = Sealed> {
+pub(crate) fn sealed() -> impl Strategy<Value = Sealed> {
     vec(any::<u8>(), 0..40).prop_map(Sealed)
 }
 
-fn time() -> impl Strategy<Value = Timestamp> {
+pub(crate) fn time() -> impl Strategy<Value = Timestamp> {
     any::<u64>().prop_map(Timestamp::from_millis)
 }
 
-fn number() -> impl Strategy<Value = u64> {
+pub(crate) fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0_u64..3, 250_u64..260, any::<u64>()]
 }
 
@@ -69,36 +69,122 @@ fn generation() -> impl Strategy<Value = Generation> {
     })
 }
 
-fn run() -> impl Strategy<Value = Run> {
-    (text(), vec(text(), 0..3)).prop_map(|(program, args)| Run::Command { program, args })
+pub(crate) fn secret_name() -> impl Strategy<Value = SecretName> {
+    "[AB][AB0_]{0,2}".prop_map(|text| text.parse().unwrap())
 }
 
-fn restart() -> impl Strategy<Value = Restart> {
+fn port() -> impl Strategy<Value = Port> {
+    let protocol = prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp)];
+    (of(any::<std::net::IpAddr>()), 1_u16.., 1_u16.., protocol).prop_map(
+        |(address, host, container, protocol)| Port {
+            address,
+            host,
+            container,
+            protocol,
+        },
+    )
+}
+
+fn volume() -> impl Strategy<Value = Volume> {
+    let source = prop_oneof!["[a0]{1,3}", "/[a0]{1,3}", "/a/[a0]"];
+    (source, "/[a0]{1,3}", any::<bool>()).prop_map(|(source, target, read_only)| Volume {
+        source,
+        target,
+        read_only,
+    })
+}
+
+fn container() -> impl Strategy<Value = Container> {
+    let image = "([a0]\\.b(:5000)?/)?[a0]{1,3}(/[a0])?(:[a0]{1,2})?(@sha256:[a0]{64})?";
+    let image = image.prop_map(|text| Image::new(text).unwrap());
+    let network = prop_oneof![Just(Network::Bridge), Just(Network::Host)];
+    let resources = (of(any::<u64>()), of(any::<u32>()))
+        .prop_map(|(memory, millicpus)| Resources { memory, millicpus });
+    let sees = (btree_set(port(), 0..3), btree_set(volume(), 0..3), network);
+    (image, vec(text(), 0..3), sees, resources, of(secret_name())).prop_map(
+        |(image, args, (ports, volumes, network), resources, pull_secret)| Container {
+            image,
+            args,
+            ports,
+            volumes,
+            network,
+            resources,
+            pull_secret,
+        },
+    )
+}
+
+pub(crate) fn run() -> impl Strategy<Value = Run> {
+    prop_oneof![
+        2 => (text(), vec(text(), 0..3)).prop_map(|(program, args)| Run::Command { program, args }),
+        1 => container().prop_map(|container| Run::Image(Box::new(container))),
+    ]
+}
+
+pub(crate) fn health() -> impl Strategy<Value = Health> {
+    let probe = prop_oneof![
+        text().prop_map(Probe::Http),
+        text().prop_map(Probe::Tcp),
+        vec(text(), 0..3).prop_map(Probe::Exec),
+    ];
+    (probe, number(), number()).prop_map(|(probe, every, within)| Health {
+        probe,
+        every,
+        within,
+    })
+}
+
+fn handed() -> impl Strategy<Value = HandedSecret> {
+    (number(), sealed()).prop_map(|(version, sealed)| HandedSecret { version, sealed })
+}
+
+pub(crate) fn secrets() -> impl Strategy<Value = BTreeMap<SecretName, HandedSecret>> {
+    btree_map(secret_name(), handed(), 0..3)
+}
+
+pub(crate) fn restart() -> impl Strategy<Value = Restart> {
     use Restart::{Always, Never, OnFailure};
     prop::sample::select(vec![Always, OnFailure, Never])
 }
 
 fn workload() -> impl Strategy<Value = Workload> {
     let process = (text(), run(), labels(), restart());
-    (name(), btree_set(name(), 0..3), process, key(), sealed()).prop_map(
-        |(module, after, (release, run, env, restart), key, credential)| Workload {
+    let credential = (key(), sealed());
+    // As often as not what the first version says is all there is.
+    let more = prop_oneof![
+        Just((None, BTreeMap::new(), None, BTreeSet::new())),
+        (
+            of(health()),
+            secrets(),
+            of(handed()),
+            btree_set(key(), 0..3)
+        ),
+    ];
+    (name(), btree_set(name(), 0..3), process, credential, more).prop_map(
+        |(
+            module,
+            after,
+            (release, run, env, restart),
+            (key, credential),
+            (health, secrets, pull_secret, accepts),
+        )| Workload {
             module,
             release,
             run,
             after,
             env,
             restart,
+            health,
+            secrets,
+            pull_secret,
             key,
             credential,
-            health: None,
-            secrets: [].into(),
-            pull_secret: None,
-            accepts: [].into(),
+            accepts,
         },
     )
 }
 
-fn bus() -> impl Strategy<Value = BusKind> {
+pub(crate) fn bus() -> impl Strategy<Value = BusKind> {
     prop_oneof![Just(BusKind::Nats), Just(BusKind::Amqp)]
 }
 
@@ -122,20 +208,6 @@ fn home() -> impl Strategy<Value = Home> {
     ]
 }
 
-fn moving() -> impl Strategy<Value = Moving> {
-    prop_oneof![
-        (bus(), key(), sealed(), time()).prop_map(|(to, key, credential, since)| {
-            Moving::Proving {
-                to,
-                key,
-                credential,
-                since,
-            }
-        }),
-        bus().prop_map(|from| Moving::Leaving { from }),
-    ]
-}
-
 pub(crate) fn declaration() -> impl Strategy<Value = Declaration> {
     (name(), generation(), vec(workload(), 0..3), home()).prop_map(
         |(node, generation, workloads, home)| Declaration {
@@ -147,7 +219,7 @@ pub(crate) fn declaration() -> impl Strategy<Value = Declaration> {
     )
 }
 
-fn report_id() -> impl Strategy<Value = ReportId> {
+pub(crate) fn report_id() -> impl Strategy<Value = ReportId> {
     (name(), generation(), number()).prop_map(|(node, generation, seq)| ReportId {
         node,
         generation,
@@ -156,19 +228,21 @@ fn report_id() -> impl Strategy<Value = ReportId> {
 }
 
 fn module_report() -> impl Strategy<Value = ModuleReport> {
-    use ModuleState::{Backoff, Ended, Failed, Running, Starting};
-    let state = prop::sample::select(vec![Starting, Running, Backoff, Ended, Failed]);
-    let pid = of(any::<u32>());
-    (line(), state, pid, any::<u32>(), of(line())).prop_map(
-        |(release, state, pid, restarts, reason)| ModuleReport {
+    use ModuleState::{Backoff, Ended, Failed, Pulling, Running, Starting};
+    let state = prop::sample::select(vec![Pulling, Starting, Running, Backoff, Ended, Failed]);
+    let first = (line(), state, of(any::<u32>()), any::<u32>(), of(line()));
+    let exit = (time(), line()).prop_map(|(at, how)| LastExit { at, how });
+    let more = prop_oneof![Just((None, None, 0)), (of(line()), of(exit), any::<u32>()),];
+    (first, more).prop_map(
+        |((release, state, pid, restarts, reason), (image, last_exit, repairs))| ModuleReport {
             release,
             state,
             pid,
             restarts,
             reason,
-            image: None,
-            last_exit: None,
-            repairs: 0,
+            image,
+            last_exit,
+            repairs,
         },
     )
 }
@@ -190,15 +264,16 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
 
 pub(crate) fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let (applied, seq) = (of(generation()), number());
-    (name(), number(), applied, seq, any::<bool>(), line()).prop_map(
-        |(node, session, applied, seq, deaf, version)| Heartbeat {
+    let said = (any::<bool>(), line(), btree_map(name(), line(), 0..3));
+    (name(), number(), applied, seq, said).prop_map(
+        |(node, session, applied, seq, (deaf, version, doing))| Heartbeat {
             node,
             session,
             applied,
             seq: Seq(seq),
             deaf,
             version,
-            doing: [].into(),
+            doing,
         },
     )
 }
@@ -254,162 +329,4 @@ pub(crate) fn announcement() -> impl Strategy<Value = Announcement> {
         node,
         instance,
     })
-}
-
-fn manifest() -> impl Strategy<Value = Manifest> {
-    let process = (text(), run(), labels(), restart());
-    let events = (btree_set(event(), 0..3), btree_set(event(), 0..3));
-    let seats = (btree_set(name(), 0..3), btree_set(name(), 0..3));
-    (name(), process, btree_set(name(), 0..3), events, seats).prop_map(
-        |(module, (release, run, env, restart), after, (emits, follows), (can_hold, sends_to))| {
-            Manifest {
-                module,
-                release,
-                run,
-                after,
-                env,
-                restart,
-                emits,
-                follows,
-                can_hold,
-                sends_to,
-                health: None,
-                secrets: [].into(),
-            }
-        },
-    )
-}
-
-fn placement() -> impl Strategy<Value = Placement> {
-    prop_oneof![
-        btree_set(name(), 0..3).prop_map(Selector::Nodes),
-        labels().prop_map(Selector::Labels),
-    ]
-    .prop_map(|on| Placement { on, count: None })
-}
-
-fn node_record() -> impl Strategy<Value = NodeRecord> {
-    let on = (bus(), of(moving()));
-    (key(), box_key(), labels(), name(), time(), on).prop_map(
-        |(key, box_key, labels, token, enrolled, (bus, moving))| NodeRecord {
-            bus,
-            moving,
-            key,
-            box_key,
-            labels,
-            token,
-            enrolled,
-            scheduling: mesh_model::Scheduling::Open,
-        },
-    )
-}
-
-fn token_record() -> impl Strategy<Value = TokenRecord> {
-    let spent = (name(), key(), any::<bool>()).prop_map(|(node, key, arrived)| Spent {
-        node,
-        key,
-        arrived,
-    });
-    let spent = of(spent);
-    let kept = (key(), time(), of(name()), labels(), any::<bool>(), spent);
-    (kept, bus()).prop_map(
-        |((key, expires, node, labels, rejoin, spent), bus)| TokenRecord {
-            bus,
-            key,
-            expires,
-            node,
-            labels,
-            rejoin,
-            spent,
-        },
-    )
-}
-
-fn instance() -> impl Strategy<Value = InstanceRef> {
-    (name(), name()).prop_map(|(module, node)| InstanceRef { module, node })
-}
-
-fn instance_record() -> impl Strategy<Value = InstanceRecord> {
-    (key(), sealed(), box_key(), bus()).prop_map(|(key, credential, sealed_to, bus)| {
-        InstanceRecord {
-            bus,
-            key,
-            credential,
-            sealed_to,
-            secrets: [].into(),
-            life: mesh_model::CredentialLife::default(),
-        }
-    })
-}
-
-pub(crate) fn fact() -> impl Strategy<Value = Fact> {
-    let mesh = (name(), number(), number()).prop_map(|(name, revision, incarnation)| MeshFact {
-        name,
-        revision: Revision(revision),
-        incarnation,
-    });
-    let audit = (number(), time(), text(), text()).prop_map(|(revision, at, who, what)| {
-        let revision = Revision(revision);
-        AuditFact {
-            revision,
-            at,
-            who,
-            what,
-        }
-    });
-    let assigned = of(name()).prop_map(|assigned| SeatRecord {
-        assigned,
-        by: mesh_model::Assigner::Operator,
-    });
-    prop_oneof![
-        mesh.prop_map(Fact::Mesh),
-        manifest().prop_map(Fact::Module),
-        (name(), of(name())).prop_map(|(seat, holder)| Fact::Seat(seat, holder.into())),
-        (name(), placement()).prop_map(|(module, on)| Fact::Placed(module, on)),
-        (name(), assigned).prop_map(|(seat, record)| Fact::Assigned(seat, record)),
-        (name(), node_record()).prop_map(|(node, record)| Fact::Node(node, record)),
-        (name(), token_record()).prop_map(|(token, record)| Fact::Token(token, record)),
-        (instance(), instance_record()).prop_map(|(of, record)| Fact::Instance(of, record)),
-        declaration().prop_map(Fact::Declaration),
-        report().prop_map(Fact::Report),
-        audit.prop_map(Fact::Audit),
-    ]
-}
-
-pub(crate) fn fact_key() -> impl Strategy<Value = FactKey> {
-    prop_oneof![
-        Just(FactKey::Mesh),
-        name().prop_map(FactKey::Module),
-        name().prop_map(FactKey::Seat),
-        name().prop_map(FactKey::Placed),
-        name().prop_map(FactKey::Assigned),
-        name().prop_map(FactKey::Node),
-        name().prop_map(FactKey::Token),
-        instance().prop_map(FactKey::Instance),
-        name().prop_map(FactKey::Declaration),
-        report_id().prop_map(FactKey::Report),
-        number().prop_map(|revision| FactKey::Audit(Revision(revision))),
-    ]
-}
-
-/// Two keys of one kind.
-pub(crate) fn fact_keys_of_a_kind() -> impl Strategy<Value = [FactKey; 2]> {
-    let ids = (report_id(), report_id(), 0..4).prop_map(|(a, mut b, shared)| {
-        // Left to chance, two reports hardly ever differ in their last numbers alone.
-        if shared > 0 {
-            b.node = a.node.clone();
-        }
-        if shared > 1 {
-            b.generation.incarnation = a.generation.incarnation;
-        }
-        if shared > 2 {
-            b.generation.counter = a.generation.counter;
-        }
-        [a, b].map(FactKey::Report)
-    });
-    let refs = (instance(), instance()).prop_map(|(a, b)| [a, b].map(FactKey::Instance));
-    let nodes = (name(), name()).prop_map(|(a, b)| [a, b].map(FactKey::Node));
-    let audits =
-        (number(), number()).prop_map(|(a, b)| [a, b].map(|n| FactKey::Audit(Revision(n))));
-    prop_oneof![ids, refs, nodes, audits,]
 }

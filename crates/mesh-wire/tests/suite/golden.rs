@@ -16,19 +16,23 @@ use mesh_wire::{
     encode_report, fact_entry, open_signed, read_fact, seal_signed,
 };
 
-use crate::samples;
+use crate::{later, samples};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 15] = [
     "announcement-1",
     "declaration-1",
     "declaration-2",
+    "declaration-3",
     "enrolment-1",
     "enrolment-answer-1",
     "fact-1",
     "fact-2",
+    "fact-3",
     "heartbeat-1",
+    "heartbeat-2",
     "mark-1",
     "report-1",
+    "report-2",
     "signed-1",
 ];
 
@@ -104,14 +108,36 @@ fn declaration_2_is_read_and_written_as_ever() {
 }
 
 #[test]
+fn declaration_3_is_read_and_written_as_ever() {
+    let samples = later::declarations();
+    check(
+        "declaration-3",
+        samples,
+        encode_declaration,
+        decode_declaration,
+    );
+}
+
+#[test]
 fn report_1_is_read_and_written_as_ever() {
     check("report-1", samples::reports(), encode_report, decode_report);
+}
+
+#[test]
+fn report_2_is_read_and_written_as_ever() {
+    check("report-2", later::reports(), encode_report, decode_report);
 }
 
 #[test]
 fn heartbeat_1_is_read_and_written_as_ever() {
     let samples = samples::heartbeats();
     check("heartbeat-1", samples, encode_heartbeat, decode_heartbeat);
+}
+
+#[test]
+fn heartbeat_2_is_read_and_written_as_ever() {
+    let samples = later::heartbeats();
+    check("heartbeat-2", samples, encode_heartbeat, decode_heartbeat);
 }
 
 #[test]
@@ -159,6 +185,11 @@ fn fact_1_is_read_and_written_as_ever() {
 #[test]
 fn fact_2_is_read_and_written_as_ever() {
     check_facts("fact-2", samples::facts_of_both_buses());
+}
+
+#[test]
+fn fact_3_is_read_and_written_as_ever() {
+    check_facts("fact-3", later::facts());
 }
 
 fn check_facts(name: &str, samples: Vec<Fact>) {

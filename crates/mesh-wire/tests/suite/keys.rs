@@ -3,18 +3,18 @@
 use mesh_wire::fact_key;
 use proptest::prelude::*;
 
-use crate::any;
+use crate::kept;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn keys_of_a_kind_sort_as_what_they_name([a, b] in any::fact_keys_of_a_kind()) {
+    fn keys_of_a_kind_sort_as_what_they_name([a, b] in kept::fact_keys_of_a_kind()) {
         prop_assert_eq!(fact_key(&a).cmp(&fact_key(&b)), a.cmp(&b), "{:?} {:?}", a, b);
     }
 
     #[test]
-    fn two_facts_never_share_a_key(a in any::fact_key(), b in any::fact_key()) {
+    fn two_facts_never_share_a_key(a in kept::fact_key(), b in kept::fact_key()) {
         prop_assert_eq!(fact_key(&a) == fact_key(&b), a == b, "{:?} {:?}", a, b);
     }
 }

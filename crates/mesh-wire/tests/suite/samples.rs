@@ -10,20 +10,20 @@ use mesh_model::{
 };
 use mesh_wire::{Announcement, Mark, Signed};
 
-fn key(letter: char) -> PublicKey {
+pub(crate) fn key(letter: char) -> PublicKey {
     PublicKey::from_raw([u8::try_from(letter).unwrap(); 32])
 }
 
-fn box_key() -> BoxPublicKey {
+pub(crate) fn box_key() -> BoxPublicKey {
     BoxPublicKey::from_raw([7; 32])
 }
 
-const GENERATION: Generation = Generation {
+pub(crate) const GENERATION: Generation = Generation {
     incarnation: 2,
     counter: 300,
 };
 
-fn workload(module: &str, restart: Restart) -> Workload {
+pub(crate) fn workload(module: &str, restart: Restart) -> Workload {
     Workload {
         module: module.parse().unwrap(),
         release: "1.2.3".to_owned(),
@@ -207,7 +207,7 @@ pub(crate) fn announcements() -> Vec<Announcement> {
         .into()
 }
 
-fn manifest() -> Manifest {
+pub(crate) fn manifest() -> Manifest {
     Manifest {
         module: "mailer".parse().unwrap(),
         release: "1.2.3".to_owned(),
@@ -224,7 +224,7 @@ fn manifest() -> Manifest {
     }
 }
 
-fn credentials() -> Vec<Fact> {
+pub(crate) fn credentials() -> Vec<Fact> {
     let token = |spent| {
         let record = TokenRecord {
             bus: BusKind::Nats,
