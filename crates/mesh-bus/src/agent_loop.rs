@@ -19,6 +19,9 @@ use crate::signing::Verifier;
 /// What every module of a node does.
 pub type States = BTreeMap<ModuleName, ModuleReport>;
 
+/// How far a node is with what takes long: a line for each module.
+pub type Doing = BTreeMap<ModuleName, String>;
+
 /// The runtime as the agent's loop needs it.
 pub trait Workloads: Send + Sync + 'static {
     /// Makes this run and nothing else, as far as it can. A newer declaration takes the place of one that is under way;
@@ -31,6 +34,11 @@ pub trait Workloads: Send + Sync + 'static {
 
     /// What runs, and each change of it: when a call of [`Workloads::carry_out`] has ended, no older than what it said.
     fn states(&self) -> watch::Receiver<States>;
+
+    /// How far it is with what takes long, and each change of it; nothing where nothing does.
+    fn doing(&self) -> watch::Receiver<Doing> {
+        watch::Sender::default().subscribe()
+    }
 }
 
 /// The agent's disk as its loop needs it.
@@ -64,6 +72,7 @@ pub struct AgentLoop<B: NodeBus, W, D> {
     bus: Arc<B>,
     workloads: Arc<W>,
     states: watch::Receiver<States>,
+    doing: watch::Receiver<Doing>,
     memory: D,
     verifier: Verifier,
     clock: fn() -> Timestamp,
@@ -104,6 +113,7 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
             first,
             bus: Arc::new(parts.bus),
             states: parts.workloads.states(),
+            doing: parts.workloads.doing(),
             workloads: Arc::new(parts.workloads),
             memory: parts.memory,
             verifier: parts.verifier,
@@ -124,6 +134,9 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
     pub async fn run(mut self, stop: impl Future<Output = ()> + Send) {
         let first = std::mem::take(&mut self.first);
         self.carry_out(first).await;
+        // What runs already is there to be said, however long the first work takes.
+        let found = self.states_changed();
+        self.carry_out(found).await;
         let bus = Arc::clone(&self.bus);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -137,6 +150,7 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
                     self.happened(happening)
                 }
                 Ok(()) = self.states.changed() => self.states_changed(),
+                Ok(()) = self.doing.changed() => self.doing_changed(),
                 _ = ticks.tick() => self.ticked(),
             };
             self.carry_out(effects).await;
@@ -213,6 +227,11 @@ impl<B: NodeBus, W: Workloads, D: Memory> AgentLoop<B, W, D> {
     fn states_changed(&mut self) -> Vec<AgentEffect> {
         let states = self.states.borrow_and_update().clone();
         self.core.handle_states(states, (self.clock)())
+    }
+
+    fn doing_changed(&mut self) -> Vec<AgentEffect> {
+        let doing = self.doing.borrow_and_update();
+        self.core.handle_doing(&doing, (self.clock)())
     }
 
     async fn carry_out(&mut self, effects: Vec<AgentEffect>) {

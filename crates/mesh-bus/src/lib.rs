@@ -14,7 +14,7 @@ mod seam;
 mod signing;
 mod understand;
 
-pub use agent_loop::{AgentLoop, AgentParts, Memory, Seen, States, Workloads};
+pub use agent_loop::{AgentLoop, AgentParts, Doing, Memory, Seen, States, Workloads};
 pub use both::{Both, BothReceipt};
 pub use carrier::{Carried, Carrier};
 pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};

@@ -1,5 +1,6 @@
 //! The node's end: hears declarations, has them carried out, reports, and goes on by itself when nobody speaks to it.
 
+mod doing;
 mod ear;
 mod outbox;
 mod reporting;
@@ -13,6 +14,7 @@ use mesh_model::{
 
 use crate::message::NodeSettlement;
 use crate::pause::{due, passed};
+use doing::Doing;
 use ear::{Ear, Remedy};
 use outbox::Outbox;
 use reporting::outcome;
@@ -111,7 +113,9 @@ pub struct Agent {
     reported_at: Timestamp,
     outbox: Outbox,
     ear: Ear,
+    /// When work on the declaration was shown last, and how far it is.
     progress_at: Timestamp,
+    doing: Doing,
     heartbeat_at: Timestamp,
 }
 
@@ -125,8 +129,8 @@ struct Current {
 enum Stage {
     /// To be put on disk, at this time.
     Unkept(Timestamp),
-    /// With the runtime.
-    CarryingOut,
+    /// With the runtime, since this time.
+    CarryingOut(Timestamp),
     /// To be given to the runtime once more, at this time.
     Again(Timestamp),
     /// It runs, or as much of it as can.
@@ -142,7 +146,7 @@ impl Agent {
     ) -> (Self, Vec<AgentEffect>) {
         let current = remembered.declaration.map(|declaration| Current {
             declaration,
-            stage: Stage::CarryingOut,
+            stage: Stage::CarryingOut(now),
         });
         let effects = current
             .iter()
@@ -161,6 +165,7 @@ impl Agent {
             outbox: Outbox::new(remembered.seq, remembered.unsent, retry),
             ear,
             progress_at: now,
+            doing: Doing::default(),
             heartbeat_at: now,
         };
         (agent, effects)
@@ -221,7 +226,7 @@ impl Agent {
         }
         match result {
             Ok(()) => {
-                current.stage = Stage::CarryingOut;
+                current.stage = Stage::CarryingOut(now);
                 let declaration = current.declaration.clone();
                 effects.push(AgentEffect::CarryOut(declaration));
             }
@@ -246,7 +251,8 @@ impl Agent {
         let Some(current) = &mut self.current else {
             return effects;
         };
-        if current.declaration.generation != generation || current.stage != Stage::CarryingOut {
+        let begun = matches!(current.stage, Stage::CarryingOut(_));
+        if current.declaration.generation != generation || !begun {
             return effects;
         }
         match result {
@@ -265,17 +271,32 @@ impl Agent {
         effects
     }
 
-    /// What runs has changed.
+    /// What runs has changed, be it while a declaration is carried out.
     pub fn handle_states(
         &mut self,
         states: BTreeMap<ModuleName, ModuleReport>,
         now: Timestamp,
     ) -> Vec<AgentEffect> {
         let mut effects = Vec::new();
-        if self.is_applied() && self.states != states {
+        if self.current.is_some() && self.states != states {
             self.states = states;
             self.dirty = true;
             self.report_changes(now, &mut effects);
+        }
+        effects
+    }
+
+    /// How far the runtime is with what takes long, a line for each module. It is no change of state: heartbeats carry it.
+    pub fn handle_doing(
+        &mut self,
+        doing: &BTreeMap<ModuleName, String>,
+        now: Timestamp,
+    ) -> Vec<AgentEffect> {
+        let mut effects = Vec::new();
+        if self.doing.now_is(doing) {
+            // That something long begins, or has ended, is said without waiting for the next heartbeat.
+            self.heartbeat_at = self.doing.soon(self.heartbeat_at, self.settings.pause);
+            self.beat(now, &mut effects);
         }
         effects
     }
@@ -346,7 +367,7 @@ impl Agent {
             && let Stage::Again(at) = current.stage
             && due(at, now, self.settings.retry)
         {
-            current.stage = Stage::CarryingOut;
+            current.stage = Stage::CarryingOut(now);
             let declaration = current.declaration.clone();
             effects.push(AgentEffect::CarryOut(declaration));
         }
@@ -439,6 +460,7 @@ impl Agent {
             return;
         }
         self.heartbeat_at = now.plus(self.settings.heartbeat);
+        self.doing.said(now);
         effects.push(AgentEffect::Heartbeat(Heartbeat {
             node: self.settings.node.clone(),
             session: self.settings.session,
@@ -446,7 +468,7 @@ impl Agent {
             seq: self.last.as_ref().map_or(Seq(0), |last| last.id.seq),
             deaf: self.ear.missed(now) >= 2,
             version: self.settings.version.clone(),
-            doing: [].into(),
+            doing: self.doing.lines(),
         }));
     }
 }

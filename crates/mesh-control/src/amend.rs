@@ -2,10 +2,11 @@
 
 use mesh_model::{
     BusKind, Declared, Labels, MeshError, ModuleName, Moving, NodeName, Principal, Records,
-    Revision, SeatName, SeatRecord, Timestamp, TokenId, TokenRecord, labels_too_large,
+    Revision, Scheduling, SeatName, SeatRecord, Timestamp, TokenId, TokenRecord, labels_too_large,
 };
 
 use crate::placement::{Mint, MintError, Minted, Places, settle_instances};
+use crate::spread::standing;
 
 /// A change an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,13 @@ pub enum Command {
         node: NodeName,
         /// Its labels.
         labels: Labels,
+    },
+    /// Modules are placed on a node from now on, or no new ones, or none at all.
+    Schedule {
+        /// The node.
+        node: NodeName,
+        /// Which.
+        scheduling: Scheduling,
     },
     /// A node goes to another bus, once it has proven that it works there; or stays where it is.
     Move {
@@ -164,9 +172,20 @@ pub(crate) fn amend(
             record.labels.clone_from(labels);
             format!("label node {node}")
         }
+        Command::Schedule { node, scheduling } => {
+            let Some(record) = next.nodes.get_mut(node) else {
+                return Err(CommandError::UnknownNode(node.clone()));
+            };
+            record.scheduling = *scheduling;
+            match scheduling {
+                Scheduling::Open => format!("uncordon node {node}"),
+                Scheduling::Cordoned => format!("cordon node {node}"),
+                Scheduling::Drained => format!("drain node {node}"),
+            }
+        }
         Command::Move { node, to } => offer(&mut next, node, *to, places, now, mint)?,
     };
-    settle_instances(&mut next, mint)?;
+    settle_instances(&mut next, &standing(records), mint)?;
     next.revision = next.revision.next();
     Ok((next, what))
 }

@@ -96,8 +96,8 @@ pub struct Controller<M> {
     declarations: BTreeMap<NodeName, Declaration>,
     reports: BTreeMap<NodeName, VecDeque<Report>>,
     presence: BTreeMap<NodeName, Presence>,
-    /// Nodes of which an earlier run was heard beside a later one, with its session; said once for each node.
-    rivals: BTreeMap<NodeName, u64>,
+    /// Nodes of which an earlier run was heard beside a later one.
+    rivals: BTreeMap<NodeName, Rival>,
     announced: BTreeMap<InstanceRef, String>,
     window: Window<MessageKey>,
     in_hand: BTreeSet<MessageKey>,
@@ -135,6 +135,13 @@ pub(crate) struct Presence {
     pub(crate) heartbeat: Heartbeat,
     /// Since when it differs from what it was told, or misses in what it has reported.
     pub(crate) behind: Option<Timestamp>,
+}
+
+/// An earlier run of a node's agent that speaks although a later one does.
+#[derive(Debug, Clone, Copy)]
+struct Rival {
+    session: u64,
+    heard: Timestamp,
 }
 
 /// Whether the store takes commits.

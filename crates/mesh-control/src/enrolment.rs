@@ -9,6 +9,7 @@ use mesh_model::{
 };
 
 use crate::placement::{Mint, settle_instances};
+use crate::spread::standing;
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -61,7 +62,9 @@ pub(crate) fn admit(
     let (named, bus) = (record.labels.clone(), record.bus);
     // A host that replaces another is placed as that one was: what the token says of it comes on top.
     let before = next.nodes.remove(&node);
-    let mut labels = before.map(|before| before.labels).unwrap_or_default();
+    let (mut labels, scheduling) = before
+        .map(|before| (before.labels, before.scheduling))
+        .unwrap_or_default();
     labels.extend(named);
     // Who had the machine before may have had the secrets of its modules: none of them is good any longer.
     next.instances.retain(|instance, _| instance.node != node);
@@ -75,10 +78,10 @@ pub(crate) fn admit(
             labels,
             token: token.clone(),
             enrolled: now,
-            scheduling: mesh_model::Scheduling::Open,
+            scheduling,
         },
     );
-    if let Err(error) = settle_instances(&mut next, mint) {
+    if let Err(error) = settle_instances(&mut next, &standing(records), mint) {
         return Admission::Refused(EnrolmentRefusal::InvalidKey { what: error.why });
     }
     next.revision = next.revision.next();

@@ -14,6 +14,7 @@ mod message;
 mod pause;
 mod placement;
 mod preview;
+mod spread;
 mod status;
 
 pub use agent::{Agent, AgentEffect, AgentSettings, InHand, Remembered};
@@ -23,7 +24,7 @@ pub use effect::{CommandId, Effect, Note, StoreRefusal, Ticket};
 pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
 pub use placement::{Mint, MintError, Minted, Places};
-pub use preview::Preview;
+pub use preview::{Chosen, Preview};
 pub use status::{
-    ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus,
+    LOST_AFTER, ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus,
 };

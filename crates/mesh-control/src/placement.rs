@@ -1,12 +1,13 @@
-//! From the records: which module runs where, under which credential, and so what each node is told.
+//! From the records: under which credential a module runs where it runs, and so what each node is told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mesh_model::{
-    BoxPublicKey, BusKind, BusPlace, Declaration, Generation, Home, InstanceRecord, InstanceRef,
-    Manifest, ModuleName, Moving, NodeName, NodeRecord, Offer, Principal, PublicKey, Records,
-    Sealed, Selector, Workload,
+    BoxPublicKey, BusKind, BusPlace, Declaration, Generation, Home, InstanceRecord, Manifest,
+    Moving, NodeName, NodeRecord, Offer, Principal, PublicKey, Records, Sealed, Workload,
 };
+
+use crate::spread::{Standing, placed};
 
 /// Makes credentials. The core does not: it has no randomness, and a secret half must not pass through it unsealed.
 pub trait Mint {
@@ -41,12 +42,14 @@ pub struct MintError {
     pub why: String,
 }
 
-/// Gives every placed module a credential on each of its nodes, and takes the others away.
+/// Gives every placed module a credential on each of its nodes, and takes the others away. `standing` is where modules were
+/// until now.
 pub(crate) fn settle_instances(
     records: &mut Records,
+    standing: &Standing,
     mint: &mut impl Mint,
 ) -> Result<(), MintError> {
-    let wanted = placed(records);
+    let wanted = placed(records, standing);
     records
         .instances
         .retain(|instance, _| wanted.contains(instance));
@@ -76,33 +79,6 @@ pub(crate) fn settle_instances(
         );
     }
     Ok(())
-}
-
-/// Every module on every node it is placed on.
-fn placed(records: &Records) -> BTreeSet<InstanceRef> {
-    let mut placed = BTreeSet::new();
-    for (module, placement) in &records.declared.placements {
-        let instance = |node: &NodeName| InstanceRef {
-            module: module.clone(),
-            node: node.clone(),
-        };
-        match &placement.on {
-            Selector::Nodes(nodes) => {
-                let enrolled = nodes
-                    .iter()
-                    .filter(|node| records.nodes.contains_key(*node));
-                placed.extend(enrolled.map(instance));
-            }
-            Selector::Labels(_) => {
-                let selected = records
-                    .nodes
-                    .iter()
-                    .filter(|(node, record)| placement.on.selects(node, &record.labels));
-                placed.extend(selected.map(|(node, _)| instance(node)));
-            }
-        }
-    }
-    placed
 }
 
 /// The declarations that differ from those before, each at its next generation. A node that was never told anything is
@@ -195,38 +171,4 @@ fn workload(manifest: &Manifest, credential: &InstanceRecord) -> Workload {
         pull_secret: None,
         accepts: [].into(),
     }
-}
-
-/// Modules that are placed and run nowhere, each with the reason.
-pub(crate) fn unplaced(records: &Records) -> BTreeMap<ModuleName, String> {
-    let mut unplaced = BTreeMap::new();
-    for module in records.declared.modules.keys() {
-        let why = match records.declared.placements.get(module) {
-            None => "no [[place]] names it".to_owned(),
-            Some(placement) => match &placement.on {
-                Selector::Nodes(nodes) => {
-                    let missing: Vec<&str> = nodes
-                        .iter()
-                        .filter(|node| !records.nodes.contains_key(*node))
-                        .map(NodeName::as_str)
-                        .collect();
-                    if missing.is_empty() {
-                        continue;
-                    }
-                    format!("not enrolled: {}", missing.join(", "))
-                }
-                Selector::Labels(labels) => {
-                    let mut nodes = records.nodes.iter();
-                    if nodes.any(|(node, record)| placement.on.selects(node, &record.labels)) {
-                        continue;
-                    }
-                    let labels: Vec<String> =
-                        labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-                    format!("no enrolled node has {}", labels.join(", "))
-                }
-            },
-        };
-        unplaced.insert(module.clone(), why);
-    }
-    unplaced
 }

@@ -1,17 +1,19 @@
 //! What an apply would change, before it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use mesh_derive::{PlanDiff, derive};
 use mesh_model::{
-    BoxPublicKey, BusKind, Declared, NodeName, Principal, PublicKey, Records, Revision, Sealed,
-    Selector, Timestamp,
+    BoxPublicKey, BusKind, Declared, ModuleName, NodeName, Principal, PublicKey, Records, Revision,
+    Scheduling, Sealed, Selector, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::amend::{Command, CommandError, amend};
 use crate::controller::Controller;
 use crate::placement::{Mint, MintError, Minted, declarations};
+use crate::spread::shortfalls;
 
 /// What an apply would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,10 +26,28 @@ pub struct Preview {
     pub authority: PlanDiff,
     /// Nodes that would be told something new.
     pub nodes: Vec<NodeName>,
+    /// Where modules with a count would run, of those that would run elsewhere than they do.
+    #[serde(default)]
+    pub chosen: Vec<Chosen>,
     /// What would be lost for good, or would not come true by itself, in sentences. It is no change: what is placed on a
     /// node that is not enrolled stays said after the apply.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+/// Which nodes a count chooses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The module.
+    pub module: ModuleName,
+    /// On how many it is to run.
+    pub count: NonZeroU32,
+    /// On which it would.
+    pub nodes: BTreeSet<NodeName>,
+    /// Those of them it is not on yet.
+    pub joins: BTreeSet<NodeName>,
+    /// Those it would leave.
+    pub leaves: BTreeSet<NodeName>,
 }
 
 impl Preview {
@@ -63,8 +83,11 @@ impl<M: Mint> Controller<M> {
                 .into_iter()
                 .map(|declaration| declaration.node)
                 .collect(),
+            chosen: chosen(records, &next),
             warnings: emptied(&records.declared, declared)
                 .chain(nowhere(&next))
+                .chain(short(&next))
+                .chain(closed(&next))
                 .collect(),
         })
     }
@@ -125,6 +148,68 @@ fn nowhere(next: &Records) -> impl Iterator<Item = String> + '_ {
             "module {module} is placed on {on}, {which} not enrolled"
         ))
     })
+}
+
+/// Modules that would be on fewer nodes than they count, or on none of those that an operator lets nothing go to.
+fn short(next: &Records) -> impl Iterator<Item = String> + '_ {
+    let short = shortfalls(next).into_iter();
+    short.filter_map(|(module, short)| {
+        let placement = next.declared.placements.get(&module)?;
+        // Of nodes that are not enrolled it is said which.
+        let said = match &placement.on {
+            Selector::Nodes(nodes) => nodes.iter().any(|node| !next.nodes.contains_key(node)),
+            Selector::Labels(_) => false,
+        };
+        let told = short.awaited && (placement.count.is_some() || !said);
+        told.then(|| format!("module {module} is not placed as declared: {}", short.why))
+    })
+}
+
+/// Nodes an operator has closed: an override of what the files say, which an apply keeps.
+fn closed(next: &Records) -> impl Iterator<Item = String> + '_ {
+    let nodes = next.nodes.iter();
+    nodes.filter_map(|(node, record)| {
+        let takes = match record.scheduling {
+            Scheduling::Open => return None,
+            Scheduling::Cordoned => "nothing new is placed on it",
+            Scheduling::Drained => "nothing is placed on it",
+        };
+        let word = record.scheduling.word();
+        Some(format!(
+            "node {node} is {word}: {takes}; `meshctl node uncordon {node}` ends that"
+        ))
+    })
+}
+
+/// Where modules with a count would run, of those that would run elsewhere than they do.
+fn chosen(before: &Records, next: &Records) -> Vec<Chosen> {
+    let (was, is) = (nodes_of(before), nodes_of(next));
+    let none = BTreeSet::new();
+    let placements = next.declared.placements.iter();
+    let chosen = placements.filter_map(|(module, placement)| {
+        let count = placement.count?;
+        let (was, is) = (
+            was.get(module).unwrap_or(&none),
+            is.get(module).unwrap_or(&none),
+        );
+        (was != is).then(|| Chosen {
+            module: module.clone(),
+            count,
+            nodes: is.clone(),
+            joins: is.difference(was).cloned().collect(),
+            leaves: was.difference(is).cloned().collect(),
+        })
+    });
+    chosen.collect()
+}
+
+fn nodes_of(records: &Records) -> BTreeMap<&ModuleName, BTreeSet<NodeName>> {
+    let mut nodes: BTreeMap<&ModuleName, BTreeSet<NodeName>> = BTreeMap::new();
+    for instance in records.instances.keys() {
+        let of = nodes.entry(&instance.module).or_default();
+        of.insert(instance.node.clone());
+    }
+    nodes
 }
 
 /// Stands in for credentials that would be made: each has a key of its own, and nobody holds it.

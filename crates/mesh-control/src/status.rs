@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    BusKind, Generation, Labels, MeshName, ModuleName, ModuleReport, Moving, NodeName, Outcome,
-    Revision, SeatName, Seq, Timestamp,
+    BusKind, Generation, Labels, MeshName, ModuleName, ModuleReport, ModuleState, Moving, NodeName,
+    Outcome, Revision, Scheduling, SeatName, Seq, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::controller::{Controller, Tally};
-use crate::placement::{Mint, unplaced};
+use crate::placement::Mint;
+use crate::spread::shortfalls;
 
 /// The mesh at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +83,9 @@ pub struct NodeStatus {
     pub bus: BusKind,
     /// How far it is on its way from one bus to the other.
     pub moving: Option<MovingStatus>,
+    /// Whether modules are placed on it.
+    #[serde(default)]
+    pub scheduling: Scheduling,
     /// What it was last told.
     pub declared: Generation,
     /// What it last applied, by its own account.
@@ -98,6 +102,15 @@ pub struct NodeStatus {
     pub reason: Option<String>,
     /// Its modules as it reported them.
     pub modules: BTreeMap<ModuleName, ModuleReport>,
+    /// How far it is with what takes long, a line for each module, by its newest heartbeat.
+    #[serde(default)]
+    pub doing: BTreeMap<ModuleName, String>,
+    /// Which run of its agent is heard: when that began, by the node's clock.
+    #[serde(default)]
+    pub session: Option<Timestamp>,
+    /// An earlier run that is heard as well, and not listened to: another host has the same credential.
+    #[serde(default)]
+    pub rival: Option<Timestamp>,
 }
 
 /// A node on its way from one bus to the other, without its keys.
@@ -141,8 +154,11 @@ pub struct ModuleStatus {
     pub nodes: Vec<NodeName>,
     /// On how many of them it runs.
     pub running: usize,
-    /// Why it is placed nowhere, or not everywhere.
+    /// Why it is not placed as it was declared: nowhere, or on fewer nodes.
     pub unplaced: Option<String>,
+    /// From which of its nodes an operator keeps it, where that is not what it waits for.
+    #[serde(default)]
+    pub kept_off: Option<String>,
 }
 
 /// One seat.
@@ -167,8 +183,9 @@ pub struct WindowStatus {
     pub lets_go_in: Option<u64>,
 }
 
-/// Milliseconds after which a node that is not heard is lost.
-pub(crate) const LOST_AFTER: u64 = 30_000;
+/// Milliseconds after which a node that is not heard is lost: three times the longest pause between two of its heartbeats that
+/// may be set.
+pub const LOST_AFTER: u64 = 30_000;
 
 impl<M: Mint> Controller<M> {
     /// Everything there is to see.
@@ -228,10 +245,11 @@ impl<M: Mint> Controller<M> {
             }
             (_, Some(Outcome::Converged)) => (NodeState::Ready, None),
             (_, Some(Outcome::Failed { reason })) => (NodeState::Failed, Some(reason.clone())),
-            (_, Some(Outcome::Converging)) => (
-                NodeState::Converging,
-                Some(format!("working on {declared}")),
-            ),
+            (_, Some(Outcome::Converging)) => {
+                let modules = current.map(|report| &report.modules);
+                let reason = format!("working on {declared}{}", under_way(modules));
+                (NodeState::Converging, Some(reason))
+            }
             (_, None) => {
                 let reason = format!("has not reported on {declared} yet");
                 (NodeState::Converging, Some(reason))
@@ -250,6 +268,7 @@ impl<M: Mint> Controller<M> {
                 .unwrap_or_default(),
             bus: record.map(|record| record.bus).unwrap_or_default(),
             moving: moving.map(MovingStatus::from),
+            scheduling: record.map(|record| record.scheduling).unwrap_or_default(),
             declared,
             applied: heartbeat.and_then(|heartbeat| heartbeat.applied),
             reported: report.map(|report| (report.id.generation, report.id.seq)),
@@ -260,12 +279,19 @@ impl<M: Mint> Controller<M> {
             modules: report
                 .map(|report| report.modules.clone())
                 .unwrap_or_default(),
+            // What a node that is lost was doing says nothing of what it does.
+            doing: heartbeat
+                .filter(|_| state != NodeState::Lost)
+                .map(|heartbeat| heartbeat.doing.clone())
+                .unwrap_or_default(),
+            session: heartbeat.map(|heartbeat| Timestamp::from_millis(heartbeat.session)),
+            rival: self.rival(node, now).map(Timestamp::from_millis),
         }
     }
 
     fn module_statuses(&self, nodes: &[NodeStatus]) -> Vec<ModuleStatus> {
         let records = self.records();
-        let mut unplaced = unplaced(records);
+        let mut short = shortfalls(records);
         let mut placed: BTreeMap<&ModuleName, Vec<NodeName>> = BTreeMap::new();
         for instance in records.instances.keys() {
             let on = placed.entry(&instance.module).or_default();
@@ -273,18 +299,26 @@ impl<M: Mint> Controller<M> {
         }
         let mut running: BTreeMap<&ModuleName, usize> = BTreeMap::new();
         for (module, report) in nodes.iter().flat_map(|node| &node.modules) {
-            if report.state == mesh_model::ModuleState::Running {
+            if report.state == ModuleState::Running {
                 *running.entry(module).or_default() += 1;
             }
         }
         let modules = records.declared.modules.values();
         modules
-            .map(|manifest| ModuleStatus {
-                module: manifest.module.clone(),
-                release: manifest.release.clone(),
-                nodes: placed.remove(&manifest.module).unwrap_or_default(),
-                running: running.get(&manifest.module).copied().unwrap_or_default(),
-                unplaced: unplaced.remove(&manifest.module),
+            .map(|manifest| {
+                let short = short.remove(&manifest.module);
+                let (unplaced, kept_off) = match short {
+                    Some(short) if short.awaited => (Some(short.why), None),
+                    short => (None, short.map(|short| short.why)),
+                };
+                ModuleStatus {
+                    module: manifest.module.clone(),
+                    release: manifest.release.clone(),
+                    nodes: placed.remove(&manifest.module).unwrap_or_default(),
+                    running: running.get(&manifest.module).copied().unwrap_or_default(),
+                    unplaced,
+                    kept_off,
+                }
             })
             .collect()
     }
@@ -314,4 +348,25 @@ impl<M: Mint> Controller<M> {
         }
         waiting
     }
+}
+
+/// Modules named among those that are under way; the rest are counted.
+const NAMED: usize = 5;
+
+/// What is under way on a node that is not done yet.
+fn under_way(modules: Option<&BTreeMap<ModuleName, ModuleReport>>) -> String {
+    let modules = modules.into_iter().flatten();
+    let under_way: Vec<String> = modules
+        .filter(|(_, report)| !matches!(report.state, ModuleState::Running | ModuleState::Ended))
+        .map(|(module, report)| format!("{module} {}", report.state.word()))
+        .collect();
+    if under_way.is_empty() {
+        return String::new();
+    }
+    let named: Vec<&str> = under_way.iter().take(NAMED).map(String::as_str).collect();
+    let rest = match under_way.len() - named.len() {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    format!(": {}{rest}", named.join(", "))
 }

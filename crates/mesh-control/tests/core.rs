@@ -19,6 +19,9 @@ mod moving;
 #[path = "core/outward.rs"]
 mod outward;
 #[cfg(test)]
+#[path = "core/placing.rs"]
+mod placing;
+#[cfg(test)]
 #[path = "core/reports.rs"]
 mod reports;
 #[cfg(test)]

@@ -178,7 +178,7 @@ mod tests {
                 });
             }),
             ("another key", false, |it| {
-                it.key = PublicKey::from_raw([2; 32])
+                it.key = PublicKey::from_raw([2; 32]);
             }),
             ("another key, and the first accepted", true, |it| {
                 it.key = PublicKey::from_raw([2; 32]);

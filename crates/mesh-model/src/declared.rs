@@ -75,13 +75,22 @@ pub fn labels_too_large(labels: &Labels) -> Option<String> {
 }
 
 impl Placement {
-    fn too_large(&self) -> Option<(&'static str, String)> {
+    /// What of it cannot be, or is too much.
+    fn wrong(&self) -> Option<(&'static str, String)> {
         match &self.on {
-            Selector::Nodes(nodes) => (nodes.len() > NODES_LIMIT).then(|| {
+            Selector::Nodes(nodes) if nodes.len() > NODES_LIMIT => {
                 let count = nodes.len();
                 let problem = format!("are {count} and may be at most {NODES_LIMIT}");
-                ("nodes", problem)
-            }),
+                Some(("nodes", problem))
+            }
+            Selector::Nodes(nodes) => {
+                let count = usize::try_from(self.count?.get()).unwrap_or(usize::MAX);
+                let listed = nodes.len();
+                (count > listed).then(|| {
+                    let problem = format!("is {count}, and nodes lists {listed}");
+                    ("count", problem)
+                })
+            }
             Selector::Labels(labels) => labels_too_large(labels).map(|problem| ("labels", problem)),
         }
     }
@@ -126,14 +135,14 @@ pub enum MeshError {
         /// The name in its manifest.
         says: ModuleName,
     },
-    /// More labels, or nodes, than one placement may name.
+    /// More labels, or nodes, than one placement may name, or a count that none of them can make up.
     #[error("place {module}: {field} {problem}")]
     Placement {
         /// The module.
         module: ModuleName,
         /// Which field.
         field: &'static str,
-        /// What is too large, and how large it may be.
+        /// What is wrong with it.
         problem: String,
     },
     /// It follows what nobody emits.
@@ -221,7 +230,7 @@ impl Declared {
             }
         }
         for (module, placement) in &self.placements {
-            if let Some((field, problem)) = placement.too_large() {
+            if let Some((field, problem)) = placement.wrong() {
                 errors.push(MeshError::Placement {
                     module: module.clone(),
                     field,
@@ -422,5 +431,20 @@ mod tests {
             let said = wrong("x", manifest(), on).join("; ");
             assert!(said.contains(&format!("place x: {expected}")), "{said}");
         }
+    }
+
+    #[test]
+    fn a_count_that_the_nodes_it_lists_cannot_make_up_is_refused() {
+        let problem = |count: u32, on: Selector| {
+            let count = NonZeroU32::new(count);
+            Placement { on, count }.wrong()
+        };
+        assert_eq!(problem(2, Selector::Nodes(many(2))), None);
+        assert_eq!(
+            problem(3, Selector::Nodes(many(2))),
+            Some(("count", "is 3, and nodes lists 2".to_owned()))
+        );
+        // How many nodes come to have a label is not known.
+        assert_eq!(problem(3, Selector::Labels(Labels::new())), None);
     }
 }

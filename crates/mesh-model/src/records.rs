@@ -95,7 +95,7 @@ pub struct NodeRecord {
 }
 
 /// Whether modules are placed on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
     /// They are.
@@ -105,6 +105,17 @@ pub enum Scheduling {
     Cordoned,
     /// None, and those that were there have gone.
     Drained,
+}
+
+impl Scheduling {
+    /// The word for tables and metric labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Cordoned => "cordoned",
+            Self::Drained => "drained",
+        }
+    }
 }
 
 /// A holder the files do not name. There is a record only while it overrides them.

@@ -8,12 +8,27 @@ use super::{Agent, AgentEffect, Current, Stage};
 use crate::pause::passed;
 
 impl Agent {
+    /// Says what has changed, and no more often than the pause. Work that is done within one says only what became of it;
+    /// work that takes long is said to be under way, changes or none: whoever hears nothing of it would ask for it again.
     pub(super) fn report_changes(&mut self, now: Timestamp, effects: &mut Vec<AgentEffect>) {
-        let due = passed(self.reported_at, now, self.settings.pause);
-        if self.dirty && due && self.is_applied() {
-            let outcome = outcome(&self.states);
-            self.report(outcome, now, effects);
+        let Some(current) = &self.current else { return };
+        let pause = self.settings.pause;
+        if !passed(self.reported_at, now, pause) {
+            return;
         }
+        let outcome = match current.stage {
+            Stage::Applied if self.dirty => outcome(&self.states),
+            Stage::CarryingOut(since) => {
+                let long = passed(since, now, self.settings.heartbeat);
+                let news = self.dirty || long && self.answer().is_none();
+                if !news || !passed(since, now, pause) {
+                    return;
+                }
+                Outcome::Converging
+            }
+            Stage::Applied | Stage::Again(_) | Stage::Unkept(_) => return,
+        };
+        self.report(outcome, now, effects);
     }
 
     pub(super) fn report(
@@ -49,7 +64,8 @@ impl Agent {
     ) {
         let reason = one_line(&reason);
         let outcome = Outcome::Failed { reason };
-        if self.answer().is_none_or(|last| last.outcome != outcome) {
+        let same = self.answer().is_some_and(|last| last.outcome == outcome);
+        if !same || self.dirty {
             self.report(outcome, now, effects);
         }
     }
@@ -94,9 +110,22 @@ fn said(states: &BTreeMap<ModuleName, ModuleReport>) -> BTreeMap<ModuleName, Mod
     let mut said = states.clone();
     for report in said.values_mut() {
         report.release = one_line(&report.release);
+        report.image = report.image.as_deref().map(one_line);
         let reason = report.reason.as_deref().map(one_line);
         report.reason = reason.filter(|reason| reason.len() <= room);
         room -= report.reason.as_ref().map_or(0, String::len);
+    }
+    // How it ended last is worth less than why it does not run.
+    for report in said.values_mut() {
+        let Some(last) = &mut report.last_exit else {
+            continue;
+        };
+        last.how = one_line(&last.how);
+        if last.how.len() <= room {
+            room -= last.how.len();
+        } else {
+            report.last_exit = None;
+        }
     }
     said
 }

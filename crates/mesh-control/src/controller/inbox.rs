@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use mesh_model::{Generation, Heartbeat, InstanceRef, Outcome, Report, ReportId, Seq, Timestamp};
+use mesh_model::{
+    Generation, Heartbeat, InstanceRef, NodeName, Outcome, Report, ReportId, Seq, Timestamp,
+};
 use mesh_window::Verdict;
 
-use super::{Controller, Parking, Presence, StoreState};
+use super::{Controller, Parking, Presence, Rival, StoreState};
 use crate::effect::{Effect, Note, Ticket};
 use crate::fact::{Change, Fact, FactKey};
 use crate::message::{Announcement, Message, MessageKey, Settlement};
@@ -267,12 +269,7 @@ impl<M: Mint> Controller<M> {
         // A later run whose clock was set back is believed once the one before has been silent for long enough.
         let speaks = |before: &Presence| now.since(before.heard) < LOST_AFTER;
         if before.is_some_and(|b| b.heartbeat.session > heartbeat.session && speaks(b)) {
-            let told = self.rivals.insert(node.clone(), heartbeat.session);
-            if told.is_none() {
-                let what =
-                    "an earlier run of its agent still speaks; do two hosts share a credential?";
-                effects.push(Effect::Note(Note::Node(node, what.to_owned())));
-            }
+            self.rival_heard(node, heartbeat.session, now, &mut effects);
             return effects;
         }
         let newly_deaf = heartbeat.deaf && before.is_none_or(|before| !before.heartbeat.deaf);
@@ -298,6 +295,32 @@ impl<M: Mint> Controller<M> {
         effects
     }
 
+    /// An earlier run of an agent speaks beside a later one: what it says changes nothing, and neither does its silence. It is
+    /// said once, until it has been silent for long.
+    fn rival_heard(
+        &mut self,
+        node: NodeName,
+        session: u64,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.rival(&node, now).is_none() {
+            let what = format!(
+                "an earlier run of its agent still speaks; do two hosts share a credential? `meshctl node rejoin {node}` gives \
+                 one of them another, and cuts the other off"
+            );
+            effects.push(Effect::Note(Note::Node(node.clone(), what)));
+        }
+        let heard = now;
+        self.rivals.insert(node, Rival { session, heard });
+    }
+
+    /// The session of an earlier run of a node's agent that was heard lately beside a later one.
+    pub(crate) fn rival(&self, node: &NodeName, now: Timestamp) -> Option<u64> {
+        let rival = self.rivals.get(node)?;
+        (now.since(rival.heard) < LOST_AFTER).then_some(rival.session)
+    }
+
     /// Whether a node's own account differs from what it was told or from what is recorded of it: its declaration or
     /// its report may have been lost.
     fn is_behind(&self, heartbeat: &Heartbeat) -> bool {
@@ -315,9 +338,12 @@ impl<M: Mint> Controller<M> {
         let applied = heartbeat.applied == Some(declared.generation);
         let newest = self.newest_report(&heartbeat.node);
         newest.is_none_or(|newest| {
-            // A node that stands by what it says of the declaration has it, and tries again by itself.
-            let failed = matches!(newest.outcome, Outcome::Failed { .. });
-            let stands = failed && newest.id.seq == heartbeat.seq;
+            // A node that stands by what it says of the declaration has it, and works on it, or tries again by itself.
+            let unfinished = match newest.outcome {
+                Outcome::Failed { .. } | Outcome::Converging => true,
+                Outcome::Converged => false,
+            };
+            let stands = unfinished && newest.id.seq == heartbeat.seq;
             newest.id.generation != declared.generation
                 || newest.id.seq < heartbeat.seq
                 || !(applied || stands)

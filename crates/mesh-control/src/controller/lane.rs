@@ -257,6 +257,7 @@ impl<M: Mint> Controller<M> {
         if let Origin::Enrolment { key, node, .. } = &pending.origin {
             // What was heard under this name was the host before.
             self.presence.remove(node);
+            self.rivals.remove(node);
             self.unstorable.remove(node);
             self.tally.enrolled += 1;
             self.note_taken(*key, now, effects);

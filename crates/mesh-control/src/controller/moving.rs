@@ -10,6 +10,7 @@ use super::lane::{Origin, audit};
 use crate::effect::{Effect, Note};
 use crate::message::MessageKey;
 use crate::placement::{Mint, settle_instances};
+use crate::spread::standing;
 
 /// A step on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl<M: Mint> Controller<M> {
         let Some(what) = take(node, record, step) else {
             return;
         };
-        if let Err(error) = settle_instances(&mut next, &mut self.mint) {
+        if let Err(error) = settle_instances(&mut next, &standing(&self.records), &mut self.mint) {
             let why = error.to_string();
             effects.push(Effect::Note(Note::Node(node.clone(), why)));
             return;

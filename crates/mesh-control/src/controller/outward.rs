@@ -175,6 +175,7 @@ impl<M: Mint> Controller<M> {
         self.reports.retain(|node, _| nodes.contains_key(node));
         self.unstorable.retain(|node, _| nodes.contains_key(node));
         self.presence.retain(|node, _| nodes.contains_key(node));
+        self.rivals.retain(|node, _| nodes.contains_key(node));
         self.undeclared.retain(|node, _| nodes.contains_key(node));
         self.announced.retain(|of, _| instances.contains_key(of));
         self.forget_proofs();

@@ -12,6 +12,8 @@ use crate::rig::named;
 
 #[path = "agent_hand.rs"]
 mod hand;
+#[path = "agent_long.rs"]
+mod long;
 
 use AgentEffect::{CarryOut, Keep, ListenAgain, Note, Reconnect, Settle};
 use NodeSettlement::{Done, Working};

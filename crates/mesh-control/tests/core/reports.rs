@@ -1,7 +1,7 @@
 //! Reports and other messages: recorded, held, superseded, let go.
 
-use mesh_control::{Announcement, Change, Effect, Fact, FactKey, Message, Settlement, Start};
-use mesh_model::{Generation, NodeName};
+use mesh_control::{Announcement, Change, Effect, Fact, FactKey, Message, Note, Settlement, Start};
+use mesh_model::{Generation, NodeName, Timestamp};
 
 use crate::rig::*;
 
@@ -316,6 +316,101 @@ fn an_earlier_run_of_an_agent_is_believed_once_the_later_one_is_silent() {
     rig.now += 30_000;
     let _believed = rig.beat(heartbeat);
     assert_eq!(version(&rig).as_deref(), Some("earlier"));
+}
+
+#[test]
+fn a_new_run_of_an_agent_takes_over_at_once_and_the_silence_of_the_one_before_changes_nothing() {
+    let mut rig = Rig::with_node_a();
+    let run = |rig: &Rig, session: u64| {
+        let mut heartbeat = rig.heartbeat("a", 0);
+        heartbeat.session = session;
+        heartbeat
+    };
+    let _recorded = rig.hear(says(&rig.report("a", 1)));
+    let node = |rig: &Rig| rig.core.status(rig.time()).nodes.remove(0);
+    let _old = rig.beat(run(&rig, 3));
+    let _new = rig.beat(run(&rig, 9));
+    let session = |rig: &Rig| node(rig).session.map(Timestamp::as_millis);
+    assert_eq!(session(&rig), Some(9));
+    // The old one speaks once more, is noted once, and is silent from then on.
+    for _ in 0..2 {
+        let said = rig.beat(run(&rig, 3));
+        assert_eq!(session(&rig), Some(9));
+        let noted = said
+            .iter()
+            .any(|it| matches!(it, Effect::Note(Note::Node(..))));
+        assert_eq!(noted, said.len() == 1, "{said:?}");
+        assert_eq!(node(&rig).rival.map(Timestamp::as_millis), Some(3));
+    }
+    for _ in 0..12 {
+        rig.pass(5_000);
+        let _new = rig.beat(run(&rig, 9));
+        assert_eq!(node(&rig).state, mesh_control::NodeState::Ready);
+    }
+    assert_eq!((session(&rig), node(&rig).rival), (Some(9), None));
+    let said = rig.beat(run(&rig, 3));
+    assert!(
+        matches!(&said[..], [Effect::Note(Note::Node(..))]),
+        "told anew: {said:?}"
+    );
+    // Another host behind the name is nobody's rival.
+    rig.create_token("re", |token| {
+        token.rejoin = true;
+        token.node = Some(named("a"));
+    });
+    let _joined = rig.hear(rig.request("re", None, 'B'));
+    let _later = rig.beat(run(&rig, 10));
+    assert_eq!(node(&rig).rival, None);
+}
+
+#[test]
+fn what_a_node_is_doing_is_shown_while_it_is_heard_and_kept_nowhere() {
+    let mut rig = Rig::with_node_a();
+    let facts = rig.facts.clone();
+    let mut heartbeat = rig.heartbeat("a", 0);
+    let line = "pulling 3 of 7 layers, 42.1 of 180.0 MB".to_owned();
+    heartbeat.doing = [(named("x"), line.clone())].into();
+    let _heard = rig.beat(heartbeat);
+    let doing = |rig: &Rig| {
+        let mut nodes = rig.core.status(rig.time()).nodes;
+        nodes.remove(0).doing.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(doing(&rig), [line]);
+    let arrived = |facts: &std::collections::BTreeMap<FactKey, Fact>| {
+        let others = facts.keys().filter(|it| !matches!(it, FactKey::Token(_)));
+        others.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(arrived(&rig.facts), arrived(&facts));
+    rig.pass(30_000);
+    assert!(doing(&rig).is_empty(), "nobody knows what it does now");
+}
+
+#[test]
+fn a_node_that_works_on_what_it_was_told_is_not_told_again_however_long_that_takes() {
+    let mut rig = Rig::with_node_a();
+    let mut report = rig.report("a", 5);
+    report.outcome = mesh_model::Outcome::Converging;
+    let state = mesh_model::ModuleState::Pulling;
+    let pulling = mesh_model::ModuleReport {
+        release: "1".to_owned(),
+        state,
+        pid: None,
+        restarts: 0,
+        reason: None,
+        image: None,
+        last_exit: None,
+        repairs: 0,
+    };
+    report.modules = [(named("x"), pulling)].into();
+    let _recorded = rig.hear(says(&report));
+    let mut heartbeat = rig.heartbeat("a", 5);
+    heartbeat.applied = None;
+    assert!(!told_again(&mut rig, &heartbeat));
+    let reason = rig.core.status(rig.time()).nodes.remove(0).reason.unwrap();
+    assert!(reason.ends_with(": x pulling"), "{reason}");
+    // Of a run of the agent that has said nothing yet it is not known that it has what it was told.
+    heartbeat.seq = mesh_model::Seq(0);
+    assert!(told_again(&mut rig, &heartbeat));
 }
 
 #[test]

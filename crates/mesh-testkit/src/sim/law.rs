@@ -8,7 +8,7 @@ use mesh_control::{
 use mesh_derive::subject;
 use mesh_model::{
     Declaration, EnrolmentAnswer, Filter, Generation, Heartbeat, NodeName, Principal, Report,
-    Subject, TokenId,
+    Scheduling, Subject, TokenId,
 };
 
 use super::store::Facts;
@@ -129,6 +129,36 @@ impl World {
         let serves = self.bus.serves(&node);
         self.law(serves, || {
             format!("{node} is told {generation} and has no consumer")
+        });
+        self.look_at_placement(declaration);
+    }
+
+    /// A node an operator drained is told to run nothing, and no module is told to more nodes than it counts.
+    fn look_at_placement(&mut self, declaration: &Declaration) {
+        let Some(controller) = &self.controller else {
+            return;
+        };
+        let (node, records) = (&declaration.node, controller.records());
+        let drained = records
+            .nodes
+            .get(node)
+            .is_some_and(|record| record.scheduling == Scheduling::Drained);
+        let empty = declaration.workloads.is_empty();
+        let over = declaration.workloads.iter().find(|workload| {
+            let placement = records.declared.placements.get(&workload.module);
+            let count = placement.and_then(|placement| placement.count);
+            let told = controller.declarations().values();
+            let has =
+                |told: &&Declaration| told.workloads.iter().any(|it| it.module == workload.module);
+            count.is_some_and(|count| told.filter(has).count() > count.get() as usize)
+        });
+        let over = over.map(|workload| workload.module.clone());
+        let node = node.clone();
+        self.law(!drained || empty, || {
+            format!("{node} is drained and told to run something")
+        });
+        self.law(over.is_none(), || {
+            format!("{over:?} is told to more nodes than it counts")
         });
     }
 

@@ -1,11 +1,12 @@
 //! The operator, and what befalls a mesh.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use mesh_control::{Command, CommandId, Controller, Fact, FactKey, Message};
 use mesh_model::{
     Declared, Enrolment, Labels, Manifest, ModuleName, NodeName, Placement, Report, Restart, Run,
-    SeatName, Selector, TokenRecord,
+    Scheduling, SeatName, Selector, TokenRecord,
 };
 
 use super::host::Host;
@@ -40,6 +41,17 @@ impl World {
                 self.command(Command::RemoveNode { node });
             }
             88..=90 => {
+                let node = self.node();
+                let choice = [
+                    Scheduling::Open,
+                    Scheduling::Open,
+                    Scheduling::Cordoned,
+                    Scheduling::Drained,
+                ];
+                let scheduling = self.chance.one_of(&choice).unwrap_or_default();
+                self.command(Command::Schedule { node, scheduling });
+            }
+            91..=92 => {
                 let id = named(&format!("t{}", self.chance.between(1, self.made)));
                 self.command(Command::RevokeToken { id });
             }
@@ -149,8 +161,14 @@ impl World {
             } else {
                 Selector::Nodes((0..3).map(|_| self.node()).collect())
             };
+            let most = match &on {
+                Selector::Nodes(nodes) => nodes.len() as u64,
+                Selector::Labels(_) => 3,
+            };
+            let count = u32::try_from(self.chance.between(1, most)).unwrap_or(1);
+            let count = NonZeroU32::new(count).filter(|_| self.chance.percent(40));
             modules.insert(module.clone(), manifest);
-            placements.insert(module, Placement { on, count: None });
+            placements.insert(module, Placement { on, count });
         }
         let holder = self.chance.percent(50).then(|| self.module());
         let holder = holder.filter(|module| modules.contains_key(module));
@@ -300,6 +318,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::RemoveNode { .. } => "remove node",
         Command::RevokeToken { .. } => "revoke token",
         Command::Label { .. } => "label",
+        Command::Schedule { .. } => "schedule",
         Command::Move { .. } => "move",
     }
 }
