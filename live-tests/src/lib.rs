@@ -1,9 +1,11 @@
 //! What the tests against servers that are really there begin with.
 //!
 //! `MESH_TEST_NATS` says where the program `nats-server` is. Every server has a port, a directory and keys of its own,
-//! is heard on loopback only, and ends with the value that holds it.
+//! is heard on loopback only, and ends with the value that holds it. `MESH_TEST_DOCKER` says whether a test may start a
+//! container engine.
 
 pub mod binaries;
+pub mod containers;
 mod disk;
 mod keys;
 mod lent;
