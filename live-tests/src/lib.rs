@@ -22,7 +22,7 @@ pub use keys::KeyRing;
 pub use mesh::{Agent, Founding, Mesh, consumer, manifest, placed_on};
 pub use patience::{eventually, quiet, soon, within};
 pub use rogue::Rogue;
-pub use server::{Server, Shape, programs};
+pub use server::{Server, Shape, named, programs};
 pub use tool::{Snapshot, Tool};
 pub use world::NatsWorld;
 pub use world_amqp::{AmqpKeys, AmqpWorld};

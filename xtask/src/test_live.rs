@@ -2,7 +2,7 @@
 //!
 //! A test target is live when it lies in `live-tests`, or its name begins with `live`, or its
 //! source reads a `MESH_TEST_` variable. In `live-tests` the name of a target says what it
-//! needs: `loopback*` no server, `amqp*` and `*_amqp` a RabbitMQ, `*_both` and those whose mesh is
+//! needs: `loopback*` no server, `containers*` container engines and a NATS server, `amqp*` and `*_amqp` a RabbitMQ, `*_both` and those whose mesh is
 //! on both a NATS server as well, `faults*` a NATS server that is killed and stopped on the way, any
 //! other a NATS server. Elsewhere the variable it reads says it. Those that need a RabbitMQ run once
 //! for each there is: the installed one, and a newer.
@@ -36,6 +36,7 @@ enum Bus {
     Nats,
     Amqp,
     Loopback,
+    Containers,
 }
 
 /// What a live test target needs.
@@ -47,12 +48,20 @@ enum Need {
     /// A NATS server and a RabbitMQ.
     Both,
     Faults,
+    /// Container engines and a NATS server.
+    Containers,
 }
 
 /// The variable that names the server's binary.
 const SERVER: &str = "MESH_TEST_NATS";
+/// The variable that names the folder of a NATS client for Python.
+const PYTHON: &str = "MESH_TEST_PYTHON";
 /// The variable that names a broker somebody runs.
 const BROKER: &str = "MESH_TEST_AMQP";
+
+/// The variable that names a container engine somebody runs, or has each test start its own.
+const ENGINE: &str = mesh_testkit::engine::DOCKER;
+const OWN: &str = mesh_testkit::engine::OWN;
 
 type Variables = Vec<(&'static str, PathBuf)>;
 
@@ -71,6 +80,7 @@ impl Options {
             Need::Nats => self.over(Bus::Nats),
             Need::Amqp => self.over(Bus::Amqp),
             Need::Both => self.only.is_none(),
+            Need::Containers => self.over(Bus::Containers),
             Need::Faults => self.faults && self.over(Bus::Nats),
         }
     }
@@ -90,16 +100,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Runs the live tests, counting. A missing server is a failure, and so is a run of no test.
 pub(crate) fn count(options: &Options, tally: &mut Tally) -> Result<()> {
-    let server = options.over(Bus::Nats).then(server).transpose()?;
+    let over_nats = options.over(Bus::Nats);
+    let of_containers = options.over(Bus::Containers);
+    let server = (over_nats || of_containers).then(server).transpose()?;
+    let client = over_nats.then(nats_py).transpose()?;
     let metadata = Metadata::read()?;
     let before = tally.ran();
     let others = live(
         &metadata,
-        &|need| !needs_broker(need) && options.wants(need),
+        &|need| !needs_broker(need) && need != Need::Containers && options.wants(need),
         &read,
     );
-    let variables: Variables = server.into_iter().map(|it| (SERVER, it)).collect();
+    let server = server.map(|it| (SERVER, it));
+    let client = client.map(|it| (PYTHON, it));
+    let variables: Variables = server.into_iter().chain(client).collect();
     let mut outcome = run_all(&others, "", &variables, tally);
+    if of_containers {
+        let targets = live(&metadata, &|need| need == Need::Containers, &read);
+        let run = of_engines(&targets, setup::containers(), &variables, tally);
+        outcome = outcome.and(run);
+    }
     if options.over(Bus::Amqp) {
         let targets = live(
             &metadata,
@@ -125,14 +145,7 @@ fn over_amqp(
     variables: &Variables,
     tally: &mut Tally,
 ) -> Result<()> {
-    let brokers = brokers.with_context(|| {
-        let named = targets.iter().flat_map(|(_, targets)| targets);
-        let names: Vec<&str> = named.map(String::as_str).collect();
-        tally.failed += names.iter().map(|_| 1).sum::<u64>();
-        let missing = format!("these have no broker: {}", names.join(", "));
-        step(format_args!("FAILED: {missing}"));
-        missing
-    })?;
+    let brokers = brokers.with_context(|| failed(targets, "broker", tally))?;
     let mut outcome = Ok(());
     for broker in &brokers {
         let watch = Stopwatch::start();
@@ -148,6 +161,36 @@ fn over_amqp(
         outcome = outcome.and(run);
     }
     outcome
+}
+
+/// Runs the targets that need container engines, with engines of each test's own unless the environment names one. Where
+/// they cannot be had the targets fail, and nothing else does.
+fn of_engines(
+    targets: &[(String, Vec<String>)],
+    engines: Result<()>,
+    variables: &Variables,
+    tally: &mut Tally,
+) -> Result<()> {
+    let mut variables = variables.clone();
+    if std::env::var_os(ENGINE).is_none() {
+        engines.with_context(|| failed(targets, "container engine", tally))?;
+        variables.push((ENGINE, OWN.into()));
+    }
+    let watch = Stopwatch::start();
+    let outcome = run_all(targets, "", &variables, tally);
+    let seconds = watch.elapsed().as_secs();
+    step(format_args!("of containers: {seconds} s"));
+    outcome
+}
+
+/// Counts targets as failed that have not what they need, and says so.
+fn failed(targets: &[(String, Vec<String>)], what: &str, tally: &mut Tally) -> String {
+    let named = targets.iter().flat_map(|(_, targets)| targets);
+    let names: Vec<&str> = named.map(String::as_str).collect();
+    tally.failed += names.iter().map(|_| 1).sum::<u64>();
+    let missing = format!("these have no {what}: {}", names.join(", "));
+    step(format_args!("FAILED: {missing}"));
+    missing
 }
 
 /// Runs targets, all of them even when one fails. The first failure is the outcome.
@@ -191,6 +234,11 @@ fn server() -> Result<PathBuf> {
     Ok(named)
 }
 
+/// The NATS client for Python that the environment names, or else the one that setup installs.
+fn nats_py() -> Result<PathBuf> {
+    std::env::var_os(PYTHON).map_or_else(setup::nats_py, |named| Ok(named.into()))
+}
+
 /// The packages with live test targets, and the targets that are wanted.
 fn live(
     metadata: &Metadata,
@@ -217,6 +265,8 @@ fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> O
         let on_both = || read(Path::new(&target.src_path)).contains("Site::on_both");
         return Some(if target.name.starts_with("loopback") {
             Need::Loopback
+        } else if target.name.starts_with("containers") {
+            Need::Containers
         } else if target.name.ends_with("_both") || on_both() {
             Need::Both
         } else if target.name.starts_with("amqp") || target.name.ends_with("_amqp") {
@@ -231,6 +281,9 @@ fn need(package: &Package, target: &Target, read: &dyn Fn(&Path) -> String) -> O
     let source = read(Path::new(&target.src_path));
     if source.contains(BROKER) {
         return Some(Need::Amqp);
+    }
+    if source.contains(ENGINE) || source.contains("mesh_testkit::engine") {
+        return Some(Need::Containers);
     }
     let live = target.name.starts_with("live") || source.contains("MESH_TEST_");
     live.then_some(Need::Nats)
@@ -249,133 +302,4 @@ fn read(path: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn targets(only: Option<Bus>, faults: bool) -> Vec<(String, Vec<String>)> {
-        let target = |name: &str| json!({"name": name, "kind": ["test"], "src_path": name});
-        let package = |name: &str, targets: &[&str]| {
-            json!({
-                "id": name, "name": name, "manifest_path": "Cargo.toml", "dependencies": [],
-                "targets": targets.iter().map(|name| target(name)).collect::<Vec<_>>(),
-            })
-        };
-        let metadata = json!({
-            "packages": [
-                package("live-tests", &["loopback_flow", "enrolment", "amqp_flow", "bus_amqp", "bus_both", "leaving", "faults_of_the_store"]),
-                package("mesh-nats", &["live_bus", "reads_the_variable", "offline"]),
-                package("mesh-amqp", &["live_broker"]),
-                package("mesh-wire", &["bytes"]),
-            ],
-            "workspace_members": ["live-tests", "mesh-nats", "mesh-amqp", "mesh-wire"],
-            "resolve": {"nodes": []},
-        });
-        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
-        let read = |path: &Path| {
-            let reads = match path.to_str() {
-                Some("reads_the_variable") => "MESH_TEST_NATS",
-                Some("live_broker") => "MESH_TEST_AMQP",
-                Some("leaving") => "Site::on_both",
-                _ => "",
-            };
-            reads.to_owned()
-        };
-        let options = Options { only, faults };
-        live(&metadata, &|need| options.wants(need), &read)
-    }
-
-    #[test]
-    fn without_a_broker_the_targets_that_need_one_fail_and_say_what_to_do() {
-        let metadata = json!({
-            "packages": [{
-                "id": "live-tests", "name": "live-tests", "manifest_path": "Cargo.toml", "dependencies": [],
-                "targets": [
-                    {"name": "amqp_flow", "kind": ["test"], "src_path": "amqp_flow"},
-                    {"name": "enrolment", "kind": ["test"], "src_path": "enrolment"},
-                ],
-            }],
-            "workspace_members": ["live-tests"],
-            "resolve": {"nodes": []},
-        });
-        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
-        let targets = live(&metadata, &needs_broker, &|_| String::new());
-        let mut tally = Tally::default();
-        let none = Err(anyhow::anyhow!("run `cargo xtask setup`"));
-        let error = over_amqp(&targets, none, &Variables::new(), &mut tally).unwrap_err();
-        assert_eq!(
-            format!("{error:#}"),
-            "these have no broker: amqp_flow: run `cargo xtask setup`"
-        );
-        assert_eq!((tally.passed, tally.failed), (0, 1));
-    }
-
-    fn of(package: &str, targets: &[&str]) -> (String, Vec<String>) {
-        let targets = targets.iter().map(|&name| name.to_owned());
-        (package.to_owned(), targets.collect())
-    }
-
-    #[test]
-    fn a_live_target_is_known_by_its_place_its_name_or_the_variable() {
-        let of_nats = of("mesh-nats", &["live_bus", "reads_the_variable"]);
-        assert_eq!(
-            targets(None, false),
-            [
-                of(
-                    "live-tests",
-                    &[
-                        "loopback_flow",
-                        "enrolment",
-                        "amqp_flow",
-                        "bus_amqp",
-                        "bus_both",
-                        "leaving"
-                    ]
-                ),
-                of_nats.clone(),
-                of("mesh-amqp", &["live_broker"]),
-            ],
-        );
-        assert_eq!(
-            targets(Some(Bus::Nats), false),
-            [of("live-tests", &["enrolment"]), of_nats],
-        );
-        assert_eq!(
-            targets(Some(Bus::Amqp), true),
-            [
-                of("live-tests", &["amqp_flow", "bus_amqp"]),
-                of("mesh-amqp", &["live_broker"]),
-            ],
-        );
-    }
-
-    #[test]
-    fn the_source_of_a_target_in_a_folder_is_all_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("main.rs", "mod server;"), ("server.rs", "MESH_TEST_NATS")] {
-            std::fs::write(folder.path().join(name), text).unwrap();
-        }
-        assert!(read(&folder.path().join("main.rs")).contains("MESH_TEST_NATS"));
-        assert_eq!(read(&folder.path().join("nothing.rs")), "");
-    }
-
-    #[test]
-    fn faults_run_only_when_asked_for_and_never_without_a_server() {
-        let (_, all) = targets(None, true).swap_remove(0);
-        let every = [
-            "loopback_flow",
-            "enrolment",
-            "amqp_flow",
-            "bus_amqp",
-            "bus_both",
-            "leaving",
-            "faults_of_the_store",
-        ];
-        assert_eq!(all, every);
-        assert_eq!(
-            targets(Some(Bus::Loopback), true),
-            [of("live-tests", &["loopback_flow"])],
-        );
-    }
-}
+mod tests;

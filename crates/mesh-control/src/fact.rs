@@ -113,6 +113,10 @@ impl Fact {
 
 /// One step of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every change puts something, and none lives long"
+)]
 pub enum Change {
     /// Keep this, in place of what has its key.
     Put(Fact),

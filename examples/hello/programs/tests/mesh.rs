@@ -37,4 +37,22 @@ mod tests {
         let plan = derive(&records, &Bounds::default());
         assert_eq!(plan.check(&records.bus), []);
     }
+
+    /// What stands between these lines in the page for authors.
+    fn shown(language: &str) -> String {
+        let page = include_str!("../../../../docs/modules.md");
+        let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+        rest.split_once("```").unwrap().0.to_owned()
+    }
+
+    #[test]
+    fn the_page_for_authors_shows_the_programs_that_are_run() {
+        let rust = include_str!("../src/bin/clerk.rs");
+        assert!(rust.ends_with(&shown("rust,no_run")), "another clerk.rs");
+        let python = include_str!("../../../clerk/clerk.py");
+        assert_eq!(python, shown("python"));
+        let manifest = include_str!("../../../clerk/modules/clerk.toml");
+        let begins = format!("# modules/clerk.toml\n{manifest}");
+        assert_eq!(begins, shown("toml"));
+    }
 }
