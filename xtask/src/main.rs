@@ -27,7 +27,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Install what the tests and the demo need: into the project's own folder `.mesh`, and RabbitMQ with apt-get
+    /// Install what the tests and the demo need: into the project's own folder `.mesh`, and RabbitMQ and container engines with apt-get
     Setup(setup::Options),
     /// Run the whole mesh on this machine, from nothing, and clear it away again
     Demo(demo::Options),
