@@ -106,6 +106,16 @@ impl Mint for KeyRing {
             why: format!("{why:#}"),
         })
     }
+
+    fn reseal(
+        &mut self,
+        whom: &Principal,
+        _: &Sealed,
+        _: &BoxPublicKey,
+    ) -> Result<Sealed, MintError> {
+        let (whom, why) = (whom.clone(), "it holds no secret".to_owned());
+        Err(MintError { whom, why })
+    }
 }
 
 /// The public half as records hold it.

@@ -66,6 +66,15 @@ impl Mint for AmqpKeys {
             ..minted
         })
     }
+
+    fn reseal(
+        &mut self,
+        whom: &Principal,
+        sealed: &mesh_model::Sealed,
+        to: &BoxPublicKey,
+    ) -> Result<mesh_model::Sealed, MintError> {
+        self.0.reseal(whom, sealed, to)
+    }
 }
 
 impl AmqpWorld {

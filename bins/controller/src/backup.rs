@@ -180,7 +180,7 @@ mod tests {
     fn begun(dir: &Path) -> Layout {
         let layout = Layout(dir.to_owned());
         private_dir(dir).unwrap();
-        Keys::open(&layout.keys(), Begun::Now).unwrap();
+        Keys::open(&layout.keys(), Begun::Now, Begun::Now).unwrap();
         buses::hold(
             &layout.keys(),
             Begun::Now,
@@ -217,8 +217,10 @@ mod tests {
 
         let restored = dir.path().join("c");
         restore(&cli(&restored), &to).unwrap();
-        let key = |dir: &Path| fs::read(dir.join("keys/signing.seed")).unwrap();
-        assert_eq!(key(&restored), key(&layout.0));
+        for name in ["signing", "secrets"] {
+            let key = |dir: &Path| fs::read(dir.join(format!("keys/{name}.seed"))).unwrap();
+            assert_eq!(key(&restored), key(&layout.0));
+        }
         let buses = |dir: &Path| fs::read_to_string(dir.join("keys/bus")).unwrap();
         assert_eq!(
             (buses(&layout.0), buses(&restored)),
@@ -247,8 +249,17 @@ mod tests {
         let layout = begun(&dir.path().join("a"));
         let begun = layout.begun().unwrap();
         fs::remove_file(layout.keys().join("signing.seed")).unwrap();
-        let error = Keys::open(&layout.keys(), begun).unwrap_err();
+        let error = Keys::open(&layout.keys(), begun, Begun::Now).unwrap_err();
         assert!(error.to_string().contains("signing.seed"), "{error}");
+        // An earlier release made none; what is sealed to one that is gone opens no more.
+        fs::remove_file(layout.keys().join("secrets.seed")).unwrap();
+        fs::copy(
+            layout.keys().join("system.seed"),
+            layout.keys().join("signing.seed"),
+        )
+        .unwrap();
+        let error = Keys::open(&layout.keys(), begun, Begun::Before).unwrap_err();
+        assert!(!error.to_string().contains("secrets.seed"), "{error}");
         fs::remove_file(layout.tls().join("ca.key")).unwrap();
         let error = Certificates::open(&layout.tls(), &[], begun).unwrap_err();
         assert!(error.to_string().contains("ca.key"), "{error}");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mesh_auth::keyfile;
-use mesh_auth::keys::{SigningKey, UserKey};
+use mesh_auth::keys::{BoxKey, SigningKey, UserKey};
 use mesh_auth::secret::SecretText;
 use mesh_auth::tls::Authority;
 use mesh_model::PublicKey;
@@ -20,11 +20,14 @@ pub(crate) struct Keys {
     pub(crate) controller: UserKey,
     /// Its user in the system account.
     pub(crate) system: UserKey,
+    /// Opens the secrets operators set: they are kept sealed to it.
+    pub(crate) secrets: BoxKey,
 }
 
 impl Keys {
-    /// Reads the keys of a state directory; makes them where none were begun.
-    pub(crate) fn open(dir: &Path, begun: Begun) -> anyhow::Result<Self> {
+    /// Reads the keys of a state directory; makes them where none were begun. `sealing` says whether a secret is kept:
+    /// an earlier release made no key for that, and what is sealed to one that is gone opens no more.
+    pub(crate) fn open(dir: &Path, begun: Begun, sealing: Begun) -> anyhow::Result<Self> {
         private_dir(dir)?;
         let file = |name: &str| dir.join(format!("{name}.seed"));
         Ok(Self {
@@ -48,6 +51,13 @@ impl Keys {
                 UserKey::generate,
                 UserKey::from_seed,
                 UserKey::seed,
+            )?,
+            secrets: key(
+                sealing,
+                &file("secrets"),
+                BoxKey::generate,
+                BoxKey::from_seed,
+                BoxKey::seed,
             )?,
         })
     }
@@ -86,7 +96,7 @@ fn is_there(path: &Path, begun: Begun) -> anyhow::Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && begun == Begun::Now => Ok(false),
         Err(error) => Err(error).with_context(|| {
             format!(
-                "key {} was made and is not there; restore it from a backup: nodes believe no other",
+                "key {} was made and is not there; restore it from a backup: another one in its place is of no use",
                 path.display()
             )
         }),

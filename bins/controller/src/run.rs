@@ -64,7 +64,16 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
     let Some(store) = unless(&stop, opening).await? else {
         return Ok(());
     };
-    let keys = Keys::open(&layout.keys(), begun)?;
+    let sealing = if store
+        .facts
+        .iter()
+        .any(|fact| matches!(fact, Fact::Secret(..)))
+    {
+        Begun::Before
+    } else {
+        Begun::Now
+    };
+    let keys = Keys::open(&layout.keys(), begun, sealing)?;
     let (kinds, records) = (config.bus.kinds(), records(&store));
     let now = mesh_host::now();
     buses::hold(&layout.keys(), begun, &kinds, records.as_ref(), now)?;
@@ -297,7 +306,9 @@ pub(crate) async fn prepare<B: ControllerBus>(
         kept,
         start,
         settings,
-        mint: SystemMint,
+        mint: SystemMint {
+            secrets: service.keys.secrets.clone(),
+        },
         signer: Signer::new(move |message| mesh_auth::sign::sign(&signing, message)),
         clock: mesh_host::now,
     }))

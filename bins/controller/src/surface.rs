@@ -1,6 +1,7 @@
 //! What the operator's surface is answered with.
 
 mod proof;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +9,15 @@ use std::time::Duration;
 
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
-    DoctorReport, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, TokenCreated,
-    TokenLine, TokenList, TokenRequest, Verified, VerifyRequest,
+    DoctorReport, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, SecretList,
+    SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest, Verified, VerifyRequest,
 };
-use mesh_auth::keys::{SigningPublic, UserKey};
+use mesh_auth::keys::{BoxPublic, SigningPublic, UserKey};
 use mesh_auth::token::Token;
 use mesh_bus::{ControllerBus, ControllerHandle, Gone};
 use mesh_control::{Command, CommandError, Controller, Fact, Preview, Status};
 use mesh_model::BusKind;
-use mesh_model::{MeshName, NodeName, SeatName, TokenId, TokenRecord};
+use mesh_model::{MeshName, NodeName, SeatName, SecretName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -37,6 +38,8 @@ struct Shared<B> {
     bus: Arc<B>,
     ledger: StoreLedger,
     pinned: SigningPublic,
+    /// What secrets are sealed to as they come.
+    sealer: BoxPublic,
     default: BusKind,
     reaches: BTreeMap<BusKind, Reach>,
     allow_faults: bool,
@@ -65,6 +68,7 @@ impl<B: ControllerBus> Surface<B> {
                 bus,
                 ledger: service.store.ledger.clone(),
                 pinned: service.keys.signing.public(),
+                sealer: service.keys.secrets.public(),
                 default: service.config.bus.default_kind(),
                 reaches: reached.reaches,
                 allow_faults: service.cli.allow_faults,
@@ -263,6 +267,23 @@ impl<B: ControllerBus> Control for Surface<B> {
 
     async fn revoke_token(&self, id: TokenId, who: Caller) -> Result<Applied, ApiError> {
         self.command(Command::RevokeToken { id }, &who).await
+    }
+
+    async fn set_secret(
+        &self,
+        secret: SecretName,
+        value: SecretValue,
+        who: Caller,
+    ) -> Result<Applied, ApiError> {
+        self.seal_and_set(secret, value, &who).await
+    }
+
+    async fn secrets(&self) -> Result<SecretList, ApiError> {
+        self.list_secrets().await
+    }
+
+    async fn remove_secret(&self, secret: SecretName, who: Caller) -> Result<Applied, ApiError> {
+        self.command(Command::RemoveSecret { secret }, &who).await
     }
 
     async fn reports(&self, node: Option<NodeName>) -> Result<ReportList, ApiError> {

@@ -11,7 +11,7 @@ use mesh_derive::topology::{BrokerVersion, InvalidVersion};
 use mesh_host::Place;
 use mesh_model::{
     BusKind, Filter, ModuleName, NodeName, Principal, PublicKey, QueueGroup, Revision, SeatName,
-    TokenId,
+    SecretName, TokenId,
 };
 
 pub(crate) use output::Output;
@@ -67,6 +67,9 @@ pub(crate) enum Verb {
     /// Tokens.
     #[command(subcommand)]
     Token(TokenVerb),
+    /// Secrets modules are handed: set here, sealed at once, and shown to nobody.
+    #[command(subcommand)]
+    Secret(SecretVerb),
     /// Derive authority from a directory, without a controller: as if each module ran on each node it is placed on.
     Derive {
         /// The directory with mesh.toml and modules/.
@@ -268,6 +271,37 @@ pub(crate) enum TokenVerb {
         /// The token's public id.
         id: TokenId,
     },
+}
+
+/// What can be done with secrets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretVerb {
+    /// Set one, from standard input or a file, and wait until the modules that need it have it. A value is never an
+    /// argument: every user of a host sees those.
+    Set(SecretSet),
+    /// List them, without their values.
+    Ls,
+    /// Forget one no declared module names.
+    Rm {
+        /// The secret.
+        secret: SecretName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Set a secret.
+#[derive(Debug, Args)]
+pub(crate) struct SecretSet {
+    /// What it is called, as a manifest lists it under `secrets`: SMTP_PASSWORD.
+    pub(crate) secret: SecretName,
+    /// Read the value from this file, and not from standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Take every byte. Otherwise one line end at the end is left out, as an editor or `echo` puts it there.
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 /// Make a token.

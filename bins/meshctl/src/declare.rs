@@ -75,7 +75,7 @@ pub(crate) async fn apply(cli: &Cli, apply: &Apply) -> anyhow::Result<ExitCode> 
 }
 
 /// Waits until everything is as declared, saying what is missing whenever that changes.
-async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
+pub(crate) async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCode> {
     let client = cli.client();
     let began = Instant::now();
     let mut said: Vec<String> = Vec::new();
@@ -160,8 +160,13 @@ fn agreed(cli: &Cli, node: &NodeName) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("removing a node ends its credentials; say so with --yes");
     }
+    agreed_at_the_terminal(&format!("end the membership of node {node}?"))
+}
+
+/// Asks whoever sits there.
+pub(crate) fn agreed_at_the_terminal(question: &str) -> anyhow::Result<bool> {
     let mut err = std::io::stderr();
-    write!(err, "end the membership of node {node}? [y/N] ")?;
+    write!(err, "{question} [y/N] ")?;
     err.flush()?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;

@@ -9,12 +9,13 @@ mod moving;
 mod out;
 mod proof;
 mod render;
+mod secret;
 mod table;
 mod token;
 
 use std::process::ExitCode;
 
-use cli::{Cli, ModuleVerb, NodeVerb, RenderVerb, SeatVerb, TokenVerb, Verb};
+use cli::{Cli, ModuleVerb, NodeVerb, RenderVerb, SeatVerb, SecretVerb, TokenVerb, Verb};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -41,6 +42,9 @@ async fn main() -> ExitCode {
         Verb::Token(TokenVerb::Create(create)) => token::create(&cli, create).await,
         Verb::Token(TokenVerb::Ls) => token::list(&cli).await,
         Verb::Token(TokenVerb::Revoke { id }) => token::revoke(&cli, id).await,
+        Verb::Secret(SecretVerb::Set(set)) => secret::set(&cli, set).await,
+        Verb::Secret(SecretVerb::Ls) => secret::list(&cli).await,
+        Verb::Secret(SecretVerb::Rm { secret, yes }) => secret::remove(&cli, secret, *yes).await,
         Verb::Derive { dir } => derive::derive(&cli, dir),
         Verb::Render(RenderVerb::NatsConf(asked)) => render::nats_conf(asked),
         Verb::Render(RenderVerb::RabbitmqDefinitions(asked)) => render::rabbitmq_definitions(asked),

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use mesh_control::{Preview, Status};
-use mesh_model::{NodeName, SeatName, TokenId};
+use mesh_model::{NodeName, SeatName, SecretName, TokenId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use crate::error::ApiError;
 use crate::form::{
     Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
-    PlanRequest, RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified,
-    VerifyRequest,
+    PlanRequest, RefuseStore, ReportList, SecretList, SecretValue, TokenCreated, TokenList,
+    TokenRequest, Verified, VerifyRequest,
 };
 
 /// Speaks to one controller.
@@ -117,6 +117,29 @@ impl Client {
         self.call::<(), _>(Method::DELETE, &path, None).await
     }
 
+    /// Sets a secret.
+    pub async fn set_secret(
+        &self,
+        secret: &SecretName,
+        value: &SecretValue,
+    ) -> Result<Applied, CallError> {
+        let path = format!("/v1/secrets/{secret}");
+        let bytes = Bytes::copy_from_slice(value.expose());
+        self.send(Method::PUT, &path, "application/octet-stream", bytes)
+            .await
+    }
+
+    /// Secrets that are set, without their values.
+    pub async fn secrets(&self) -> Result<SecretList, CallError> {
+        self.get("/v1/secrets").await
+    }
+
+    /// Forgets a secret.
+    pub async fn remove_secret(&self, secret: &SecretName) -> Result<Applied, CallError> {
+        let path = format!("/v1/secrets/{secret}");
+        self.call::<(), _>(Method::DELETE, &path, None).await
+    }
+
     /// Reports as they stand in the store.
     pub async fn reports(&self, node: Option<&NodeName>) -> Result<ReportList, CallError> {
         match node {
@@ -158,12 +181,23 @@ impl Client {
     ) -> Result<T, CallError> {
         let body = body.map(serde_json::to_vec).transpose();
         let body = body.map_err(|error| CallError::NotUnderstood(error.to_string()))?;
+        let bytes = Bytes::from(body.unwrap_or_default());
+        self.send(method, path, "application/json", bytes).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: Bytes,
+    ) -> Result<T, CallError> {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "mesh")
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .header("content-type", kind)
+            .body(Full::new(body))
             .map_err(|error| CallError::NotUnderstood(error.to_string()))?;
         let answered = tokio::time::timeout(self.patience, self.exchange(request)).await;
         let (success, bytes) = answered.map_err(|_| CallError::TimedOut(self.patience))??;

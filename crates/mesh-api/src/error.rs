@@ -55,10 +55,12 @@ impl From<CommandError> for ApiError {
         let code = match &error {
             CommandError::Conflict { .. }
             | CommandError::OnThatBus(..)
-            | CommandError::Moving(..) => Code::Conflict,
+            | CommandError::Moving(..)
+            | CommandError::SecretInUse { .. } => Code::Conflict,
             CommandError::UnknownSeat(_)
             | CommandError::UnknownNode(_)
-            | CommandError::UnknownToken(_) => Code::NotFound,
+            | CommandError::UnknownToken(_)
+            | CommandError::UnknownSecret(_) => Code::NotFound,
             CommandError::Store(_) => Code::Unavailable,
             CommandError::TokenExists(_) | CommandError::KeyInUse(_) | CommandError::Mint(_) => {
                 Code::Failed
@@ -67,6 +69,8 @@ impl From<CommandError> for ApiError {
             | CommandError::Labels(_)
             | CommandError::CannotHold { .. }
             | CommandError::NoBus(_)
+            | CommandError::SecretsUnset(_)
+            | CommandError::SecretsTooLarge { .. }
             | CommandError::Plan(_) => Code::Invalid,
         };
         Self::new(code, error.to_string())

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use mesh_model::{
     BusKind, Declared, Filter, Generation, ModuleName, NodeName, Principal, QueueGroup, Revision,
-    Seq, Timestamp, TokenId,
+    SecretName, Seq, Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 /// Around every answer: what it is and in which version of the surface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +145,50 @@ pub struct TokenLine {
     pub node: Option<NodeName>,
     /// The node it made.
     pub spent_by: Option<NodeName>,
+}
+
+/// The value of a secret on its way to the controller: bytes as they are, so that no reader of a form repeats a part of
+/// them in an error. Wiped when dropped, and never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue(Zeroizing<Vec<u8>>);
+
+impl SecretValue {
+    /// Takes hold of it.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes themselves, for the one who seals or sends them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretValue(redacted)")
+    }
+}
+
+/// Secrets that are set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretList {
+    /// In the order of their names.
+    pub items: Vec<SecretLine>,
+}
+
+/// One secret, without its value: that is shown to nobody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretLine {
+    /// What it is called.
+    pub secret: SecretName,
+    /// Which value it is: the revision that set it.
+    pub version: u64,
+    /// When it was set.
+    pub set: Timestamp,
+    /// The declared modules that name it.
+    pub modules: Vec<ModuleName>,
 }
 
 /// Reports as they stand in the store.

@@ -10,6 +10,7 @@ pub use error::{ApiError, Code};
 pub use form::{
     Applied, Apply, Assign, BrokerAnswer, CanAnswer, CanRequest, CanVerb, DoctorFinding,
     DoctorReport, Envelope, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList,
-    TokenCreated, TokenLine, TokenList, TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
+    SecretLine, SecretList, SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest,
+    Verified, VerifiedPrincipal, VerifyRequest,
 };
 pub use server::{Caller, Control, ServeError, serve};

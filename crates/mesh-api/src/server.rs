@@ -16,16 +16,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::serve::IncomingStream;
 use axum::{Json, Router};
-use mesh_control::{Preview, Status};
-use mesh_model::{NodeName, SeatName, TokenId};
+use mesh_control::{Preview, SECRET_LIMIT, Status};
+use mesh_model::{NodeName, SeatName, SecretName, TokenId};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
 use crate::error::{ApiError, Code};
 use crate::form::{
     Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
-    PlanRequest, RefuseStore, ReportList, TokenCreated, TokenList, TokenRequest, Verified,
-    VerifyRequest,
+    PlanRequest, RefuseStore, ReportList, SecretList, SecretValue, TokenCreated, TokenList,
+    TokenRequest, Verified, VerifyRequest,
 };
 
 /// Who is at the other end of the socket, as the kernel tells.
@@ -101,6 +101,21 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn revoke_token(
         &self,
         id: TokenId,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Sets a secret.
+    fn set_secret(
+        &self,
+        secret: SecretName,
+        value: SecretValue,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Secrets that are set, without their values.
+    fn secrets(&self) -> impl Future<Output = Answer<SecretList>> + Send;
+    /// Forgets a secret.
+    fn remove_secret(
+        &self,
+        secret: SecretName,
         who: Caller,
     ) -> impl Future<Output = Answer<Applied>> + Send;
     /// Reports as they stand in the store, of one node or of all.
@@ -181,6 +196,11 @@ fn router<C: Control>(control: C) -> Router {
         .route("/nodes/{node}/bus", put(move_node::<C>))
         .route("/tokens", get(tokens::<C>).post(create_token::<C>))
         .route("/tokens/{id}", delete(revoke_token::<C>))
+        .route("/secrets", get(secrets::<C>))
+        .route(
+            "/secrets/{secret}",
+            put(set_secret::<C>).delete(remove_secret::<C>),
+        )
         .route("/reports", get(reports::<C>))
         .route("/doctor", get(doctor::<C>))
         .route("/verify", post(verify::<C>))
@@ -342,6 +362,50 @@ async fn revoke_token<C: Control>(
         Err(error) => Err(error),
     };
     answer("Applied", revoked)
+}
+
+async fn secrets<C: Control>(State(control): State<C>) -> Response {
+    answer("SecretList", control.secrets().await)
+}
+
+async fn set_secret<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(secret): PathParam<String>,
+    body: axum::body::Body,
+) -> Response {
+    let set = async {
+        let (secret, value) = (named(&secret)?, secret_value(body).await?);
+        control.set_secret(secret, value, caller).await
+    };
+    answer("Applied", set.await)
+}
+
+/// What is wrong with a value is said without any part of it.
+async fn secret_value(body: axum::body::Body) -> Answer<SecretValue> {
+    let refused = |message: String| ApiError::new(Code::Invalid, message);
+    let bytes = axum::body::to_bytes(body, SECRET_LIMIT).await;
+    let bytes = bytes.map_err(|_| {
+        refused(format!(
+            "a secret has at most {SECRET_LIMIT} bytes; hand the module a file by other means"
+        ))
+    })?;
+    if bytes.is_empty() {
+        return Err(refused("a secret has at least one byte".to_owned()));
+    }
+    Ok(SecretValue::new(bytes.to_vec()))
+}
+
+async fn remove_secret<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(secret): PathParam<String>,
+) -> Response {
+    let removed = match named(&secret) {
+        Ok(secret) => control.remove_secret(secret, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", removed)
 }
 
 #[derive(Deserialize)]

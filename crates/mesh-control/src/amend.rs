@@ -1,11 +1,15 @@
 //! What an operator asks, and the records it makes of those there are.
 
+use std::collections::BTreeMap;
+
 use mesh_model::{
     BusKind, Declared, Labels, MeshError, ModuleName, Moving, NodeName, Principal, Records,
-    Revision, Scheduling, SeatName, SeatRecord, Timestamp, TokenId, TokenRecord, labels_too_large,
+    Revision, Scheduling, Sealed, SeatName, SeatRecord, SecretName, Timestamp, TokenId,
+    TokenRecord, labels_too_large,
 };
 
 use crate::placement::{Mint, MintError, Minted, Places, settle_instances};
+use crate::secrets;
 use crate::spread::standing;
 
 /// A change an operator asks for.
@@ -63,6 +67,18 @@ pub enum Command {
         /// The bus.
         to: BusKind,
     },
+    /// A secret has this value from now on.
+    SetSecret {
+        /// The secret.
+        secret: SecretName,
+        /// The value, sealed to the controller.
+        sealed: Sealed,
+    },
+    /// A secret nobody needs is forgotten.
+    RemoveSecret {
+        /// The secret.
+        secret: SecretName,
+    },
 }
 
 /// Why a change was not made.
@@ -118,6 +134,33 @@ pub enum CommandError {
     /// More labels than a node may have.
     #[error("the labels {0}")]
     Labels(String),
+    /// No such secret.
+    #[error("there is no secret {0}; `meshctl secret ls` lists them")]
+    UnknownSecret(SecretName),
+    /// Modules that could not start.
+    #[error("{}", unset(.0))]
+    SecretsUnset(BTreeMap<SecretName, Vec<ModuleName>>),
+    /// Modules could not start again.
+    #[error("secret {secret} is needed by {}; apply manifests that do not name it first", names(.modules))]
+    SecretInUse {
+        /// The secret.
+        secret: SecretName,
+        /// Who names it.
+        modules: Vec<ModuleName>,
+    },
+    /// More than a node can be told at once.
+    #[error(
+        "the secrets of the modules on node {node} have {bytes} bytes, and {limit} fit into what a node is told; \
+         shorten them, or place fewer of the modules there"
+    )]
+    SecretsTooLarge {
+        /// The node.
+        node: NodeName,
+        /// How many they have, sealed.
+        bytes: usize,
+        /// How many they may have.
+        limit: usize,
+    },
     /// A node's key is no key.
     #[error(transparent)]
     Mint(#[from] MintError),
@@ -129,6 +172,19 @@ pub enum CommandError {
         "the store did not take the change ({0}); it may be there once the store is back: look at `meshctl status`"
     )]
     Store(String),
+}
+
+fn names(modules: &[ModuleName]) -> String {
+    let names: Vec<&str> = modules.iter().map(ModuleName::as_str).collect();
+    names.join(", ")
+}
+
+fn unset(secrets: &BTreeMap<SecretName, Vec<ModuleName>>) -> String {
+    let sentences = secrets.iter().map(|(secret, modules)| {
+        let modules = names(modules);
+        format!("secret {secret}, which {modules} needs, is not set: `meshctl secret set {secret}`")
+    });
+    sentences.collect::<Vec<_>>().join("; ")
 }
 
 fn sentences(errors: &[MeshError]) -> String {
@@ -184,8 +240,11 @@ pub(crate) fn amend(
             }
         }
         Command::Move { node, to } => offer(&mut next, node, *to, places, now, mint)?,
+        Command::SetSecret { secret, sealed } => secrets::set(&mut next, secret, sealed, now),
+        Command::RemoveSecret { secret } => secrets::remove(&mut next, secret)?,
     };
     settle_instances(&mut next, &standing(records), mint)?;
+    secrets::fit(&next)?;
     next.revision = next.revision.next();
     Ok((next, what))
 }
@@ -207,6 +266,7 @@ fn apply(
     if !errors.is_empty() {
         return Err(CommandError::Declared(errors));
     }
+    secrets::all_set(records, declared)?;
     // An assignment by hand outlives an apply unless the files say something new about that seat, or it names a module
     // that can no longer hold it.
     let before = &records.declared;

@@ -14,6 +14,7 @@ mod message;
 mod pause;
 mod placement;
 mod preview;
+mod secrets;
 mod spread;
 mod status;
 
@@ -25,6 +26,7 @@ pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
 pub use placement::{Mint, MintError, Minted, Places};
 pub use preview::{Chosen, Preview};
+pub use secrets::{SECRET_LIMIT, uses_of_secrets};
 pub use status::{
     LOST_AFTER, ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus,
 };

@@ -7,6 +7,7 @@ use mesh_model::{
     Moving, NodeName, NodeRecord, Offer, Principal, PublicKey, Records, Sealed, Workload,
 };
 
+use crate::secrets;
 use crate::spread::{Standing, placed};
 
 /// Makes credentials. The core does not: it has no randomness, and a secret half must not pass through it unsealed.
@@ -19,6 +20,14 @@ pub trait Mint {
         bus: BusKind,
         sealed_to: &BoxPublicKey,
     ) -> Result<Minted, MintError>;
+
+    /// What was sealed to the controller, sealed to a node's key, for an instance on it.
+    fn reseal(
+        &mut self,
+        whom: &Principal,
+        sealed: &Sealed,
+        to: &BoxPublicKey,
+    ) -> Result<Sealed, MintError>;
 }
 
 /// A credential just made.
@@ -30,15 +39,13 @@ pub struct Minted {
     pub credential: Sealed,
 }
 
-/// A key nothing can be sealed to.
+/// A key nothing can be sealed to, or a secret that does not open.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no credential can be sealed for {whom}: {why}; re-enrol the node with `meshctl node rejoin`"
-)]
+#[error("nothing can be sealed for {whom}: {why}")]
 pub struct MintError {
     /// For whom.
     pub whom: Principal,
-    /// Why not.
+    /// Why not, and what to do.
     pub why: String,
 }
 
@@ -78,7 +85,7 @@ pub(crate) fn settle_instances(
             },
         );
     }
-    Ok(())
+    secrets::hand_out(records, mint)
 }
 
 /// The declarations that differ from those before, each at its next generation. A node that was never told anything is
@@ -157,6 +164,8 @@ fn first(records: &Records) -> Generation {
 }
 
 fn workload(manifest: &Manifest, credential: &InstanceRecord) -> Workload {
+    let container = manifest.run.container();
+    let pull_secret = container.and_then(|container| container.pull_secret.as_ref());
     Workload {
         module: manifest.module.clone(),
         release: manifest.release.clone(),
@@ -166,9 +175,16 @@ fn workload(manifest: &Manifest, credential: &InstanceRecord) -> Workload {
         restart: manifest.restart,
         key: credential.key.clone(),
         credential: credential.credential.clone(),
-        health: None,
-        secrets: [].into(),
-        pull_secret: None,
-        accepts: [].into(),
+        health: manifest.health.clone(),
+        secrets: manifest
+            .secrets
+            .iter()
+            .filter_map(|name| {
+                let handed = credential.secrets.get(name)?;
+                Some((name.clone(), handed.clone()))
+            })
+            .collect(),
+        pull_secret: pull_secret.and_then(|name| credential.secrets.get(name).cloned()),
+        accepts: credential.life.accepts.clone(),
     }
 }

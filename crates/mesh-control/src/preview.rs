@@ -227,4 +227,8 @@ impl Mint for Placeholder {
             credential: Sealed(Vec::new()),
         })
     }
+
+    fn reseal(&mut self, _: &Principal, _: &Sealed, _: &BoxPublicKey) -> Result<Sealed, MintError> {
+        Ok(Sealed(Vec::new()))
+    }
 }

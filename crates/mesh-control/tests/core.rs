@@ -27,3 +27,6 @@ mod reports;
 #[cfg(test)]
 #[path = "core/rig.rs"]
 mod rig;
+#[cfg(test)]
+#[path = "core/secrets.rs"]
+mod secrets;

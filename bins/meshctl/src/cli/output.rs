@@ -33,6 +33,7 @@ impl Verb {
             | Self::Module(ModuleVerb::Ls)
             | Self::Seat(_)
             | Self::Token(_)
+            | Self::Secret(_)
             | Self::Derive { .. }
             | Self::Verify { .. } => &[Output::Table, Output::Json, Output::Name],
         }

@@ -44,4 +44,15 @@ impl Mint for Stamp {
             credential: Sealed(self.0.to_be_bytes().to_vec()),
         })
     }
+
+    fn reseal(
+        &mut self,
+        _: &Principal,
+        _: &Sealed,
+        to: &BoxPublicKey,
+    ) -> Result<Sealed, MintError> {
+        self.0 += 1;
+        let whose = to.as_str().as_bytes();
+        Ok(Sealed([whose, &self.0.to_be_bytes()].concat()))
+    }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use mesh_control::{Command, CommandId, Controller, Fact, FactKey, Message};
 use mesh_model::{
     Declared, Enrolment, Labels, Manifest, ModuleName, NodeName, Placement, Report, Restart, Run,
-    Scheduling, SeatName, Selector, TokenRecord,
+    Scheduling, Sealed, SeatName, Selector, TokenRecord,
 };
 
 use super::host::Host;
@@ -54,6 +54,16 @@ impl World {
             91..=92 => {
                 let id = named(&format!("t{}", self.chance.between(1, self.made)));
                 self.command(Command::RevokeToken { id });
+            }
+            93..=95 => {
+                let secret = named("TOKEN");
+                let command = if self.chance.percent(80) {
+                    let sealed = Sealed(self.made.to_be_bytes().to_vec());
+                    Command::SetSecret { secret, sealed }
+                } else {
+                    Command::RemoveSecret { secret }
+                };
+                self.command(command);
             }
             _ => {
                 let (node, labels) = (self.node(), self.labels());
@@ -154,7 +164,11 @@ impl World {
                 can_hold: BTreeSet::from([seat.clone()]),
                 sends_to: BTreeSet::from([seat.clone()]),
                 health: None,
-                secrets: [].into(),
+                secrets: if self.chance.percent(10) {
+                    [named("TOKEN")].into()
+                } else {
+                    [].into()
+                },
             };
             let on = if self.chance.percent(50) {
                 Selector::Labels(self.labels())
@@ -320,5 +334,7 @@ const fn kind(command: &Command) -> &'static str {
         Command::Label { .. } => "label",
         Command::Schedule { .. } => "schedule",
         Command::Move { .. } => "move",
+        Command::SetSecret { .. } => "set secret",
+        Command::RemoveSecret { .. } => "remove secret",
     }
 }
