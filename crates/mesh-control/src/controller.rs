@@ -4,6 +4,7 @@
 //! records change, one change at a time (`lane`). The bus is brought to what follows from the records, and nodes are
 //! told (`outward`).
 
+mod failover;
 mod inbox;
 mod joining;
 mod lane;
@@ -110,6 +111,8 @@ pub struct Controller<M> {
     lane: Lane,
     /// Nodes that were heard on the bus they are offered, and which that is.
     proven: BTreeMap<NodeName, BusKind>,
+    /// Which holders of seats are lost.
+    watch: failover::Watch,
     /// The bus is reached.
     link: bool,
     assertion: Assertion,
@@ -207,6 +210,7 @@ impl<M: Mint> Controller<M> {
             overdue: BTreeSet::new(),
             lane: Lane::default(),
             proven: BTreeMap::new(),
+            watch: failover::Watch::begin(now),
             link: true,
             assertion: Assertion::default(),
             undeclared: BTreeMap::new(),
@@ -314,6 +318,7 @@ impl<M: Mint> Controller<M> {
         self.retry_outward(now, &mut effects);
         self.expire_tokens(now);
         self.go_on_moving(now);
+        self.look_at_seats(now);
         self.advance(now, &mut effects);
         effects
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mesh_derive::Plan;
-use mesh_model::{Declaration, EnrolmentAnswer, NodeName, Revision, Subject};
+use mesh_model::{Declaration, EnrolmentAnswer, NodeName, Revision, SeatName, Subject};
 
 use crate::amend::CommandError;
 use crate::fact::Change;
@@ -130,6 +130,8 @@ pub enum Note {
     Changed(Revision, String),
     /// A message was not acted upon.
     Ignored(String),
+    /// A seat goes to another module, or does not, because its holder is lost.
+    Seat(SeatName, String),
     /// Something a node says of itself that an operator should see.
     Node(NodeName, String),
 }

@@ -10,6 +10,7 @@ pub mod convergence;
 mod effect;
 mod enrolment;
 mod fact;
+mod failover;
 mod message;
 mod pause;
 mod placement;
@@ -28,5 +29,6 @@ pub use placement::{Mint, MintError, Minted, Places};
 pub use preview::{Chosen, Preview};
 pub use secrets::{SECRET_LIMIT, uses_of_secrets};
 pub use status::{
-    LOST_AFTER, ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus, Status, WindowStatus,
+    Candidate, HeldBy, LOST_AFTER, ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus,
+    Status, WindowStatus,
 };

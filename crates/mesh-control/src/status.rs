@@ -1,16 +1,21 @@
 //! What there is to see: one value that answers `status`, `node ls` and the dashboard.
 
+mod seats;
+
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use mesh_model::{
     BusKind, Generation, Labels, MeshName, ModuleName, ModuleReport, ModuleState, Moving, NodeName,
-    Outcome, Revision, Scheduling, SeatName, Seq, Timestamp,
+    Outcome, Revision, Scheduling, Seq, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::controller::{Controller, Tally};
 use crate::placement::Mint;
 use crate::spread::shortfalls;
+
+pub use seats::{Candidate, HeldBy, SeatStatus};
 
 /// The mesh at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +157,9 @@ pub struct ModuleStatus {
     pub release: String,
     /// The nodes it is placed on.
     pub nodes: Vec<NodeName>,
+    /// On how many of those that are meant it is to run, where that was declared.
+    #[serde(default)]
+    pub count: Option<NonZeroU32>,
     /// On how many of them it runs.
     pub running: usize,
     /// Why it is not placed as it was declared: nowhere, or on fewer nodes.
@@ -159,17 +167,6 @@ pub struct ModuleStatus {
     /// From which of its nodes an operator keeps it, where that is not what it waits for.
     #[serde(default)]
     pub kept_off: Option<String>,
-}
-
-/// One seat.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeatStatus {
-    /// Its name.
-    pub seat: SeatName,
-    /// Who holds it.
-    pub holder: Option<ModuleName>,
-    /// The holder was assigned by hand, over what the files say.
-    pub by_hand: bool,
 }
 
 /// What is held.
@@ -198,19 +195,13 @@ impl<M: Mint> Controller<M> {
             .collect();
         let modules = self.module_statuses(&nodes);
         let records = self.records();
-        let seats = records.declared.seats.keys();
-        let seats = seats.map(|seat| SeatStatus {
-            seat: seat.clone(),
-            holder: records.holder(seat).cloned(),
-            by_hand: records.seats.contains_key(seat),
-        });
+        let seats = self.seat_statuses(now);
         let window = self.window();
         Status {
             mesh: records.declared.mesh.clone(),
             revision: records.revision,
             at: now,
             buses: self.places().keys().copied().collect(),
-            seats: seats.collect(),
             window: WindowStatus {
                 held: window.held(),
                 peak: window.peak(),
@@ -218,7 +209,8 @@ impl<M: Mint> Controller<M> {
             },
             store_up: self.store_is_up(),
             settled: self.is_settled(),
-            waiting_for: self.waiting_for(&nodes, &modules),
+            waiting_for: self.waiting_for(&nodes, &modules, &seats),
+            seats,
             tally: self.tally(),
             nodes,
             modules,
@@ -315,6 +307,11 @@ impl<M: Mint> Controller<M> {
                     module: manifest.module.clone(),
                     release: manifest.release.clone(),
                     nodes: placed.remove(&manifest.module).unwrap_or_default(),
+                    count: records
+                        .declared
+                        .placements
+                        .get(&manifest.module)
+                        .and_then(|placement| placement.count),
                     running: running.get(&manifest.module).copied().unwrap_or_default(),
                     unplaced,
                     kept_off,
@@ -324,7 +321,12 @@ impl<M: Mint> Controller<M> {
     }
 
     /// What has to come true before all is as declared.
-    fn waiting_for(&self, nodes: &[NodeStatus], modules: &[ModuleStatus]) -> Vec<String> {
+    fn waiting_for(
+        &self,
+        nodes: &[NodeStatus],
+        modules: &[ModuleStatus],
+        seats: &[SeatStatus],
+    ) -> Vec<String> {
         let mut waiting = Vec::new();
         if !self.store_is_up() {
             waiting.push("the store takes no commits".to_owned());
@@ -346,6 +348,9 @@ impl<M: Mint> Controller<M> {
                 waiting.push(format!("module {} is not placed: {why}", module.module));
             }
         }
+        let troubled = seats.iter();
+        let troubled = troubled.filter_map(|seat| Some((&seat.seat, seat.trouble.as_ref()?)));
+        waiting.extend(troubled.map(|(seat, what)| format!("seat {seat}: {what}")));
         waiting
     }
 }

@@ -10,6 +10,9 @@ mod commands;
 #[path = "core/enrolment.rs"]
 mod enrolment;
 #[cfg(test)]
+#[path = "core/failover.rs"]
+mod failover;
+#[cfg(test)]
 #[path = "core/hand.rs"]
 mod hand;
 #[cfg(test)]

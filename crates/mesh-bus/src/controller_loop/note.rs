@@ -39,6 +39,9 @@ pub(super) fn log(note: &Note) {
         Note::Ignored(what) => {
             tracing::debug!(what, "a message was not acted upon");
         }
+        Note::Seat(seat, what) => {
+            tracing::warn!(%seat, what, "the holder of a seat is lost");
+        }
         Note::Node(node, what) => {
             tracing::warn!(%node, what, "a node needs a look");
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mesh_model::{
     Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, NodeName, Records, Revision,
-    Subject, Timestamp, TokenId,
+    SeatName, Subject, Timestamp, TokenId,
 };
 
 use super::moving::Step;
@@ -47,6 +47,8 @@ pub(super) enum Request {
     Expiry(Vec<TokenId>),
     /// A step of a node's way to another bus.
     Step(NodeName, Step),
+    /// The holder of this seat is lost.
+    Failover(SeatName),
 }
 
 /// A change being stored.
@@ -159,6 +161,7 @@ impl<M: Mint> Controller<M> {
                     }
                 }
                 Request::Step(node, step) => self.begin_step(&node, step, now, effects),
+                Request::Failover(seat) => self.begin_failover(&seat, now, effects),
                 Request::Expiry(tokens) => {
                     let mut next = self.records.clone();
                     next.tokens.retain(|id, _| !tokens.contains(id));
@@ -299,7 +302,10 @@ impl<M: Mint> Controller<M> {
             match request {
                 Request::Command(id, ..) => refuse(id, why, effects),
                 Request::Enrolment(key, ..) => self.hold(key, why, now, effects),
-                Request::Arrival(_) | Request::Expiry(_) | Request::Step(..) => {}
+                Request::Arrival(_)
+                | Request::Expiry(_)
+                | Request::Step(..)
+                | Request::Failover(_) => {}
             }
         }
     }

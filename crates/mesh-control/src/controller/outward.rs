@@ -66,6 +66,7 @@ impl<M: Mint> Controller<M> {
     pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         if up {
+            self.watch.listens_since(now);
             self.assertion.backoff.retry_now();
             for undeclared in self.undeclared.values_mut() {
                 undeclared.backoff.retry_now();
