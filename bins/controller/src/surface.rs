@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
-    DoctorReport, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, SecretList,
-    SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest, Verified, VerifyRequest,
+    DoctorReport, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, Schedule,
+    SecretList, SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest, Verified,
+    VerifyRequest,
 };
 use mesh_auth::keys::{BoxPublic, SigningPublic, UserKey};
 use mesh_auth::token::Token;
 use mesh_bus::{ControllerBus, ControllerHandle, Gone};
-use mesh_control::{Command, CommandError, Controller, Fact, Preview, Status};
+use mesh_control::{Command, CommandError, Controller, Fact, NodeStatus, Preview, Status};
 use mesh_model::BusKind;
 use mesh_model::{MeshName, NodeName, SeatName, SecretName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
@@ -134,6 +135,19 @@ fn gone(gone: Gone) -> ApiError {
     ApiError::new(Code::Unavailable, gone.to_string())
 }
 
+/// What there is to say of a node whose credential two agents have.
+fn of_rival(node: &NodeStatus) -> Option<DoctorFinding> {
+    node.rival?;
+    let node = &node.node;
+    Some(DoctorFinding {
+        warning: true,
+        text: format!(
+            "node {node}: two agents speak with its credential, and the one that started later is believed; end the other, or \
+             have one of them rejoin with `meshctl node rejoin {node}`, which cuts the other off"
+        ),
+    })
+}
+
 fn failed(error: impl std::fmt::Display) -> ApiError {
     ApiError::new(Code::Failed, error.to_string())
 }
@@ -176,6 +190,17 @@ impl<B: ControllerBus> Control for Surface<B> {
     ) -> Result<Applied, ApiError> {
         let labels = request.labels;
         self.command(Command::Label { node, labels }, &who).await
+    }
+
+    async fn schedule(
+        &self,
+        node: NodeName,
+        request: Schedule,
+        who: Caller,
+    ) -> Result<Applied, ApiError> {
+        let scheduling = request.scheduling;
+        self.command(Command::Schedule { node, scheduling }, &who)
+            .await
     }
 
     async fn move_node(
@@ -315,6 +340,7 @@ impl<B: ControllerBus> Control for Surface<B> {
                     .to_owned(),
             });
         }
+        items.extend(status.nodes.iter().filter_map(of_rival));
         items.extend(status.waiting_for.into_iter().map(|text| DoctorFinding {
             warning: true,
             text: format!("waiting: {text}"),

@@ -78,6 +78,8 @@ pub(crate) enum Verb {
     /// Write what a directory says for a broker you run yourself, without a controller.
     #[command(subcommand)]
     Render(RenderVerb),
+    /// Show what a module says on the nodes it runs on.
+    Logs(Logs),
     /// Reports as they stand in the store.
     Reports {
         /// Of this node only.
@@ -111,6 +113,22 @@ pub(crate) struct Apply {
     /// Only if nobody changed anything since this revision, which `plan` prints.
     #[arg(long, value_name = "N", value_parser = revision)]
     pub(crate) if_revision: Option<Revision>,
+}
+
+/// Show what a module says.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The module.
+    pub(crate) module: ModuleName,
+    /// Go on with what it says from now on, until interrupted.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// How many of its last lines on each node.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) tail: u32,
+    /// On this node only, where it may run no more.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<NodeName>,
 }
 
 /// Ask whether a principal may do one thing.
@@ -173,6 +191,26 @@ fn revision(text: &str) -> Result<Revision, std::num::ParseIntError> {
 pub(crate) enum NodeVerb {
     /// List them.
     Ls,
+    /// Show one: all that is known of it, each of its modules, and what it is doing now.
+    Inspect {
+        /// The node.
+        node: NodeName,
+    },
+    /// Place nothing new on a node; what is there stays.
+    Cordon {
+        /// The node.
+        node: NodeName,
+    },
+    /// Place modules on a node again.
+    Uncordon {
+        /// The node.
+        node: NodeName,
+    },
+    /// Have every module leave a node, and wait until it says that it runs nothing. Modules with a count go elsewhere.
+    Drain {
+        /// The node.
+        node: NodeName,
+    },
     /// End a node's membership: its credential and those of its modules stop working at once.
     Rm {
         /// The node.
@@ -227,6 +265,11 @@ pub(crate) struct NodeMove {
 pub(crate) enum ModuleVerb {
     /// List them.
     Ls,
+    /// Show one: where it is placed, and what it does on each node.
+    Inspect {
+        /// The module.
+        module: ModuleName,
+    },
     /// Print a commented manifest to begin with.
     New {
         /// The module.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use mesh_api::{Apply as ApplyRequest, Assign, Label, PlanRequest, RefuseStore};
-use mesh_control::Preview;
+use mesh_control::{Chosen, Preview, Status};
 use mesh_model::{Declared, ModuleName, NodeName, Revision, SeatName};
 use serde_json::json;
 use tokio::time::Instant;
@@ -49,6 +49,7 @@ fn preview_text(preview: &Preview, dir: &Path) -> String {
         let authority = preview.authority.to_string();
         lines.extend(authority.lines().map(|line| format!("  {line}")));
     }
+    lines.extend(preview.chosen.iter().map(chosen));
     if !preview.nodes.is_empty() {
         let nodes: Vec<&str> = preview.nodes.iter().map(NodeName::as_str).collect();
         lines.push(format!("told anew: {}", nodes.join(", ")));
@@ -60,6 +61,28 @@ fn preview_text(preview: &Preview, dir: &Path) -> String {
         dir.display()
     ));
     lines.join("\n")
+}
+
+/// Where a module with a count would run, and what is new about that.
+fn chosen(chosen: &Chosen) -> String {
+    let names = |nodes: &std::collections::BTreeSet<NodeName>, mark: &str| {
+        let nodes = nodes.iter().map(|node| format!("{mark}{node}"));
+        nodes.collect::<Vec<_>>()
+    };
+    let stays = chosen.nodes.difference(&chosen.joins).cloned().collect();
+    let nodes = [
+        names(&stays, ""),
+        names(&chosen.joins, "+"),
+        names(&chosen.leaves, "-"),
+    ]
+    .concat();
+    format!(
+        "{} on {} of {}: {}",
+        chosen.module,
+        chosen.nodes.len(),
+        chosen.count,
+        nodes.join(", ")
+    )
 }
 
 /// Declares, and waits until it is true on the nodes.
@@ -79,6 +102,10 @@ pub(crate) async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCo
     let client = cli.client();
     let began = Instant::now();
     let mut said: Vec<String> = Vec::new();
+    let mut progress = Progress {
+        said: Vec::new(),
+        at: began,
+    };
     if cli.no_wait {
         return done(cli, revision);
     }
@@ -96,8 +123,9 @@ pub(crate) async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCo
             {
                 out::note(&format!("waiting: {what}"));
             }
-            said = status.waiting_for;
+            said.clone_from(&status.waiting_for);
         }
+        progress.say(&status);
         if began.elapsed() >= cli.timeout {
             let after = humantime::format_duration(cli.timeout).to_string();
             return Err(TimedOut {
@@ -109,6 +137,32 @@ pub(crate) async fn wait(cli: &Cli, revision: Revision) -> anyhow::Result<ExitCo
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
+
+/// How far nodes are with what takes long: it goes on changing, so it is said now and then.
+struct Progress {
+    said: Vec<String>,
+    at: Instant,
+}
+
+impl Progress {
+    fn say(&mut self, status: &Status) {
+        let nodes = status.nodes.iter();
+        let lines = nodes.flat_map(|node| {
+            let doing = node.doing.iter();
+            doing.map(|(module, line)| format!("node {}: {module}: {line}", node.node))
+        });
+        let lines: Vec<String> = lines.collect();
+        if lines != self.said && self.at.elapsed() >= SAY_AGAIN {
+            for line in lines.iter().filter(|line| !self.said.contains(*line)) {
+                out::note(line);
+            }
+            (self.said, self.at) = (lines, Instant::now());
+        }
+    }
+}
+
+/// How often progress is said.
+const SAY_AGAIN: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether something has become true.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);

@@ -45,7 +45,8 @@ fn kind(error: &anyhow::Error) -> Code {
     }
 }
 
-fn code(error: &anyhow::Error) -> u8 {
+/// With which code an error ends the program.
+pub(crate) fn code(error: &anyhow::Error) -> u8 {
     match kind(error) {
         Code::Invalid | Code::Unavailable | Code::Failed => 1,
         Code::NotFound => 3,

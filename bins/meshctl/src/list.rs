@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use mesh_control::{MovingStatus, NodeState, NodeStatus, Status};
-use mesh_model::{NodeName, Timestamp};
+use mesh_control::{ModuleStatus, MovingStatus, NodeState, NodeStatus, Status};
+use mesh_model::{NodeName, Scheduling, Timestamp};
 use serde_json::json;
 
 use crate::cli::{Cli, Output};
+use crate::inspect::wanted;
 use crate::out;
-use crate::table::{ago, dash, table};
+use crate::table::{ago, dash, table, table_without};
 
 /// The whole mesh.
 pub(crate) async fn status(cli: &Cli) -> anyhow::Result<ExitCode> {
@@ -56,7 +57,7 @@ fn status_text(status: &Status) -> String {
     parts.join("\n")
 }
 
-/// Nodes, and in a mesh on two buses the bus of each.
+/// Nodes; in a mesh on two buses the bus of each, and where one is closed whether modules are placed on it.
 fn node_table(status: &Status) -> String {
     let row = |node: &NodeStatus| {
         let state = if node.deaf { "deaf" } else { node.state.word() };
@@ -65,41 +66,45 @@ fn node_table(status: &Status) -> String {
             .as_deref()
             .filter(|_| node.state != NodeState::Ready);
         let moving = node.moving.as_ref().map(|moving| way(moving, status.at));
+        let rival = node.rival.map(|_| "two agents speak with its credential");
+        let notes = moving.as_deref().into_iter().chain(rival).chain(reason);
         [
             node.node.to_string(),
             state.to_owned(),
+            node.scheduling.word().to_owned(),
             node.declared.to_string(),
             dash(node.applied),
             node.heard_ago.map_or_else(|| "never".to_owned(), ago),
             node.modules.len().to_string(),
             node.bus.to_string(),
-            moving
-                .as_deref()
-                .into_iter()
-                .chain(reason)
-                .collect::<Vec<_>>()
-                .join("; "),
+            notes.collect::<Vec<_>>().join("; "),
         ]
     };
     let rows: Vec<_> = status.nodes.iter().map(row).collect();
     let heading = [
-        "NODE", "STATE", "DECLARED", "APPLIED", "HEARD", "MODULES", "BUS", "REASON",
+        "NODE",
+        "STATE",
+        "SCHEDULING",
+        "DECLARED",
+        "APPLIED",
+        "HEARD",
+        "MODULES",
+        "BUS",
+        "REASON",
     ];
-    if status.buses.len() > 1 {
-        return table(heading, &rows);
+    let mut without = Vec::new();
+    if status.buses.len() < 2 {
+        without.push("BUS");
     }
-    let rows: Vec<_> = rows.into_iter().map(but_bus).collect();
-    table(but_bus(heading), &rows)
-}
-
-/// What there is to say of a node where there is one bus.
-fn but_bus<T>(cells: [T; 8]) -> [T; 7] {
-    let [node, state, declared, applied, heard, modules, _, reason] = cells;
-    [node, state, declared, applied, heard, modules, reason]
+    let closed = |node: &NodeStatus| node.scheduling != Scheduling::Open;
+    if !status.nodes.iter().any(closed) {
+        without.push("SCHEDULING");
+    }
+    table_without(heading, &rows, &without)
 }
 
 /// How far a node is on its way from one bus to the other.
-fn way(moving: &MovingStatus, now: Timestamp) -> String {
+pub(crate) fn way(moving: &MovingStatus, now: Timestamp) -> String {
     match moving {
         MovingStatus::Proving { to, since } => {
             format!("moving to {to} since {}", ago(now.since(*since)))
@@ -117,13 +122,20 @@ fn module_table(status: &Status) -> String {
             [
                 module.module.to_string(),
                 module.release.clone(),
-                format!("{}/{}", module.running, module.nodes.len()),
+                format!("{}/{}", module.running, wanted(module)),
                 nodes.join(","),
-                module.unplaced.clone().unwrap_or_default(),
+                note(module),
             ]
         })
         .collect();
     table(["MODULE", "RELEASE", "RUNNING", "NODES", "NOTE"], &rows)
+}
+
+/// Why a module is not where it is placed.
+fn note(module: &ModuleStatus) -> String {
+    let kept_off = module.kept_off.as_ref();
+    let kept_off = kept_off.map(|kept_off| format!("kept off: {kept_off}"));
+    module.unplaced.clone().or(kept_off).unwrap_or_default()
 }
 
 fn seat_table(status: &Status) -> String {

@@ -4,16 +4,21 @@ mod cli;
 mod declare;
 mod derive;
 mod exit;
+mod inspect;
 mod list;
+mod logs;
 mod moving;
 mod out;
 mod proof;
 mod render;
+mod schedule;
 mod secret;
 mod table;
 mod token;
 
 use std::process::ExitCode;
+
+use mesh_model::Scheduling;
 
 use cli::{Cli, ModuleVerb, NodeVerb, RenderVerb, SeatVerb, SecretVerb, TokenVerb, Verb};
 
@@ -25,6 +30,14 @@ async fn main() -> ExitCode {
         Verb::Apply(apply) => declare::apply(&cli, apply).await,
         Verb::Status => list::status(&cli).await,
         Verb::Node(NodeVerb::Ls) => list::nodes(&cli).await,
+        Verb::Node(NodeVerb::Inspect { node }) => inspect::node(&cli, node).await,
+        Verb::Node(NodeVerb::Cordon { node }) => {
+            schedule::schedule(&cli, node, Scheduling::Cordoned).await
+        }
+        Verb::Node(NodeVerb::Uncordon { node }) => {
+            schedule::schedule(&cli, node, Scheduling::Open).await
+        }
+        Verb::Node(NodeVerb::Drain { node }) => schedule::drain(&cli, node).await,
         Verb::Node(NodeVerb::Rm { node, .. }) => declare::remove_node(&cli, node).await,
         Verb::Node(NodeVerb::Label { node, labels }) => declare::label(&cli, node, labels).await,
         Verb::Node(NodeVerb::Rejoin { node, ttl, bus }) => {
@@ -32,6 +45,7 @@ async fn main() -> ExitCode {
         }
         Verb::Node(NodeVerb::Move(asked)) => moving::moving(&cli, asked).await,
         Verb::Module(ModuleVerb::Ls) => list::modules(&cli).await,
+        Verb::Module(ModuleVerb::Inspect { module }) => inspect::module(&cli, module).await,
         Verb::Module(ModuleVerb::New { module }) => Ok(declare::skeleton(module)),
         Verb::Module(ModuleVerb::Schema { mesh }) => Ok(declare::schema(*mesh)),
         Verb::Seat(SeatVerb::Ls) => list::seats(&cli).await,
@@ -48,6 +62,7 @@ async fn main() -> ExitCode {
         Verb::Derive { dir } => derive::derive(&cli, dir),
         Verb::Render(RenderVerb::NatsConf(asked)) => render::nats_conf(asked),
         Verb::Render(RenderVerb::RabbitmqDefinitions(asked)) => render::rabbitmq_definitions(asked),
+        Verb::Logs(asked) => logs::logs(&cli, asked).await,
         Verb::Reports { node } => list::reports(&cli, node.as_ref()).await,
         Verb::Verify { principals } => proof::verify(&cli, principals).await,
         Verb::Can(can) => proof::can(&cli, can).await,

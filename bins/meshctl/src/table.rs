@@ -2,20 +2,36 @@
 
 /// Rows under a heading, as text.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = heading.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+    table_without(heading, rows, &[])
+}
+
+/// The same, without these columns.
+pub(crate) fn table_without<const N: usize>(
+    heading: [&str; N],
+    rows: &[[String; N]],
+    without: &[&str],
+) -> String {
+    let cells = |cells: Vec<&str>| {
+        let shown = cells.into_iter().zip(heading);
+        let shown = shown.filter(|(_, of)| !without.contains(of));
+        shown.map(|(cell, _)| cell.to_owned()).collect::<Vec<_>>()
+    };
+    let mut lines = vec![cells(heading.to_vec())];
+    lines.extend(
+        rows.iter()
+            .map(|row| cells(row.iter().map(String::as_str).collect())),
+    );
+    let mut widths: Vec<usize> = Vec::new();
+    for line in &lines {
+        widths.resize(line.len(), 0);
+        for (width, cell) in widths.iter_mut().zip(line) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut text = line(&heading.map(str::to_owned), &widths);
-    for row in rows {
-        text.push_str(&line(row, &widths));
-    }
-    text
+    lines.iter().map(|cells| line(cells, &widths)).collect()
 }
 
-fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
+fn line(cells: &[String], widths: &[usize]) -> String {
     let cells = cells.iter().zip(widths);
     let padded: Vec<String> = cells
         .map(|(cell, width)| format!("{cell:width$}"))
@@ -49,5 +65,6 @@ mod tests {
             table(["NAME", "N"], &rows),
             "NAME    N\na       1\nlonger  2\n"
         );
+        assert_eq!(table_without(["NAME", "N"], &rows, &["NAME"]), "N\n1\n2\n");
     }
 }

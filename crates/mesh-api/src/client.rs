@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use crate::error::ApiError;
 use crate::form::{
     Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
-    PlanRequest, RefuseStore, ReportList, SecretList, SecretValue, TokenCreated, TokenList,
-    TokenRequest, Verified, VerifyRequest,
+    PlanRequest, RefuseStore, ReportList, Schedule, SecretList, SecretValue, TokenCreated,
+    TokenList, TokenRequest, Verified, VerifyRequest,
 };
 
 /// Speaks to one controller.
@@ -87,6 +87,12 @@ impl Client {
     pub async fn label(&self, node: &NodeName, request: &Label) -> Result<Applied, CallError> {
         let path = format!("/v1/nodes/{node}/labels");
         self.call(Method::PUT, &path, Some(request)).await
+    }
+
+    /// Says whether modules are placed on a node.
+    pub async fn schedule(&self, node: &NodeName, request: Schedule) -> Result<Applied, CallError> {
+        let path = format!("/v1/nodes/{node}/scheduling");
+        self.call(Method::PUT, &path, Some(&request)).await
     }
 
     /// Has a node go to another bus, once it has proven that it works there; or stay where it is.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use mesh_model::{
     BusKind, Declared, Filter, Generation, ModuleName, NodeName, Principal, QueueGroup, Revision,
-    SecretName, Seq, Timestamp, TokenId,
+    Scheduling, SecretName, Seq, Timestamp, TokenId,
 };
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -75,6 +75,14 @@ pub struct Assign {
 pub struct Label {
     /// All of them.
     pub labels: BTreeMap<String, String>,
+}
+
+/// Says whether modules are placed on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Whether, and whether those that are there stay.
+    pub scheduling: Scheduling,
 }
 
 /// Has a node go to another bus, or stay where it is.
@@ -365,6 +373,7 @@ mod tests {
         knows_all_its_fields::<Apply>(json!({"declared": declared}));
         knows_all_its_fields::<Assign>(json!({}));
         knows_all_its_fields::<Label>(json!({"labels": {}}));
+        knows_all_its_fields::<Schedule>(json!({"scheduling": "drained"}));
         knows_all_its_fields::<Move>(json!({"to": "amqp"}));
         knows_all_its_fields::<TokenRequest>(json!({"ttlSecs": 1}));
         knows_all_its_fields::<VerifyRequest>(json!({}));

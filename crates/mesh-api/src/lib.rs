@@ -10,7 +10,7 @@ pub use error::{ApiError, Code};
 pub use form::{
     Applied, Apply, Assign, BrokerAnswer, CanAnswer, CanRequest, CanVerb, DoctorFinding,
     DoctorReport, Envelope, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList,
-    SecretLine, SecretList, SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest,
-    Verified, VerifiedPrincipal, VerifyRequest,
+    Schedule, SecretLine, SecretList, SecretValue, TokenCreated, TokenLine, TokenList,
+    TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
 };
 pub use server::{Caller, Control, ServeError, serve};

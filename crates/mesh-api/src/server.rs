@@ -24,8 +24,8 @@ use tokio::net::UnixListener;
 use crate::error::{ApiError, Code};
 use crate::form::{
     Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
-    PlanRequest, RefuseStore, ReportList, SecretList, SecretValue, TokenCreated, TokenList,
-    TokenRequest, Verified, VerifyRequest,
+    PlanRequest, RefuseStore, ReportList, Schedule, SecretList, SecretValue, TokenCreated,
+    TokenList, TokenRequest, Verified, VerifyRequest,
 };
 
 /// Who is at the other end of the socket, as the kernel tells.
@@ -74,6 +74,13 @@ pub trait Control: Clone + Send + Sync + 'static {
         &self,
         node: NodeName,
         request: Label,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Says whether modules are placed on a node.
+    fn schedule(
+        &self,
+        node: NodeName,
+        request: Schedule,
         who: Caller,
     ) -> impl Future<Output = Answer<Applied>> + Send;
     /// Has a node go to another bus, once it has proven that it works there; or stay where it is.
@@ -193,6 +200,7 @@ fn router<C: Control>(control: C) -> Router {
         .route("/seats/{seat}/holder", put(assign::<C>))
         .route("/nodes/{node}", delete(remove_node::<C>))
         .route("/nodes/{node}/labels", put(label::<C>))
+        .route("/nodes/{node}/scheduling", put(schedule::<C>))
         .route("/nodes/{node}/bus", put(move_node::<C>))
         .route("/tokens", get(tokens::<C>).post(create_token::<C>))
         .route("/tokens/{id}", delete(revoke_token::<C>))
@@ -313,6 +321,19 @@ async fn label<C: Control>(
         Err(error) => Err(error),
     };
     answer("Applied", labelled)
+}
+
+async fn schedule<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(node): PathParam<String>,
+    Body(request): Body<Schedule>,
+) -> Response {
+    let scheduled = match named(&node) {
+        Ok(node) => control.schedule(node, request, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", scheduled)
 }
 
 async fn move_node<C: Control>(

@@ -30,7 +30,7 @@ impl Verb {
             Self::Apply(_)
             | Self::Status
             | Self::Node(_)
-            | Self::Module(ModuleVerb::Ls)
+            | Self::Module(ModuleVerb::Ls | ModuleVerb::Inspect { .. })
             | Self::Seat(_)
             | Self::Token(_)
             | Self::Secret(_)
