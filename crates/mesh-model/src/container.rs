@@ -230,16 +230,22 @@ impl FromStr for Port {
                     (Some(address), host)
                 }
             };
-            let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
             Some(Self {
                 address,
-                host: number(host)?,
-                container: number(container)?,
+                host: port_number(host)?,
+                container: port_number(container)?,
                 protocol,
             })
         };
         read().ok_or_else(|| InvalidPort(text.to_owned()))
     }
+}
+
+/// The number of a port, in digits alone.
+pub(crate) fn port_number(text: &str) -> Option<u16> {
+    let digits = text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok())?;
+    number.filter(|port| *port > 0)
 }
 
 impl fmt::Display for Port {
@@ -368,6 +374,24 @@ pub enum Probe {
     Exec(Vec<String>),
 }
 
+impl Probe {
+    /// Bytes of what is said.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Http(text) | Self::Tcp(text) => text.len(),
+            Self::Exec(argv) => argv.iter().map(String::len).sum(),
+        }
+    }
+
+    /// Words of its command, where it is one.
+    pub(crate) fn words(&self) -> usize {
+        match self {
+            Self::Http(_) | Self::Tcp(_) => 0,
+            Self::Exec(argv) => argv.len(),
+        }
+    }
+}
+
 /// A secret's value on its way to one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedSecret {
@@ -458,6 +482,8 @@ mod tests {
         assert_eq!("1:2/tcp".parse::<Port>().unwrap().to_string(), "1:2");
         for text in [
             "",
+            "+80:25",
+            "000080:25",
             "80",
             "0:80",
             "80:0",

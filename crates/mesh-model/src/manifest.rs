@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::container::port_number;
 use crate::{
     EventName, EventRef, Health, ModuleName, Network, Probe, Restart, Run, SeatName, SecretName,
 };
@@ -151,28 +152,37 @@ impl Manifest {
             .iter()
             .map(|(name, value)| name.len() + value.len());
         let command = self.run.argv().map(str::len);
+        let argv = self.argv_field();
+        let container = self.run.container();
+        let volumes = container.into_iter().flat_map(|it| &it.volumes);
+        let volumes = volumes.map(|volume| volume.source.len() + volume.target.len());
+        let health = self.health.as_ref().map_or(0, |it| it.probe.bytes());
         let large = [
             ("release", self.release.len(), RELEASE_LIMIT),
             ("env", env.sum(), TEXT_LIMIT),
-            ("command", command.sum(), TEXT_LIMIT),
+            (argv, command.sum(), TEXT_LIMIT),
+            ("volumes", volumes.sum(), TEXT_LIMIT),
+            ("health", health, TEXT_LIMIT),
         ];
+        let exec = self.health.as_ref().map_or(0, |it| it.probe.words());
         let many = [
+            ("health", exec, LIST_LIMIT),
             ("follows", self.follows.len(), FOLLOWS_LIMIT),
             ("emits", self.emits.len(), EMITS_LIMIT),
             ("after", self.after.len(), LIST_LIMIT),
             ("env", self.env.len(), LIST_LIMIT),
-            ("command", self.run.argv().count(), LIST_LIMIT),
+            (argv, self.run.argv().count(), LIST_LIMIT),
             ("can_hold", self.can_hold.len(), SEATS_LIMIT),
             ("sends_to", self.sends_to.len(), SEATS_LIMIT),
             ("secrets", self.secrets.len(), SECRETS_LIMIT),
             (
                 "ports",
-                self.run.container().map_or(0, |c| c.ports.len()),
+                container.map_or(0, |it| it.ports.len()),
                 LIST_LIMIT,
             ),
             (
                 "volumes",
-                self.run.container().map_or(0, |c| c.volumes.len()),
+                container.map_or(0, |it| it.volumes.len()),
                 LIST_LIMIT,
             ),
         ];
@@ -193,6 +203,14 @@ impl Manifest {
                 limit,
             });
         large.chain(many)
+    }
+
+    /// Where its words are said.
+    const fn argv_field(&self) -> &'static str {
+        match self.run {
+            Run::Command { .. } => "command",
+            Run::Image(_) => "args",
+        }
     }
 
     /// Everything that no field alone can show, in a stable order; nothing when it is whole.
@@ -216,7 +234,8 @@ impl Manifest {
             errors.push(ManifestError::AnnouncedListed);
         }
         if self.run.argv().any(|word| word.contains('\0')) {
-            errors.push(ManifestError::Nul { field: "command" });
+            let field = self.argv_field();
+            errors.push(ManifestError::Nul { field });
         }
         errors.extend(self.container_faults());
         errors.extend(self.health_fault());
@@ -272,8 +291,8 @@ impl Manifest {
         let problem = match &health.probe {
             _ if health.every < 100 => "every is at least 100ms",
             _ if health.within < health.every => "within is at least as long as every",
-            Probe::Http(url) if !url.starts_with("http://") => "http is a URL of plain http://",
-            Probe::Tcp(at) if !at.contains(':') => "tcp is HOST:PORT",
+            Probe::Http(url) if !is_plain_http(url) => "http is a URL of plain http://",
+            Probe::Tcp(at) if !is_place(at) => "tcp is HOST:PORT",
             Probe::Exec(argv) if argv.first().is_none_or(String::is_empty) => {
                 "exec names no program"
             }
@@ -284,6 +303,22 @@ impl Manifest {
         };
         Some(ManifestError::Health { problem })
     }
+}
+
+/// Whether a text can be asked as a URL: a space or an end of line in it would say more than where.
+fn is_plain_http(url: &str) -> bool {
+    let rest = url.strip_prefix("http://");
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':']) && is_word(rest))
+}
+
+fn is_place(at: &str) -> bool {
+    at.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && is_word(host) && port_number(port).is_some()
+    })
+}
+
+fn is_word(text: &str) -> bool {
+    !text.contains(|c: char| c.is_whitespace() || c.is_control())
 }
 
 #[cfg(test)]
@@ -329,13 +364,9 @@ mod tests {
     fn a_container_that_contradicts_itself_is_told_how() {
         let ports = |ports: &[&str]| ports.iter().map(|port| port.parse().unwrap()).collect();
         let volumes = |all: &[&str]| all.iter().map(|volume| volume.parse().unwrap()).collect();
-        let mut hidden = manifest(|_| ());
-        hidden.secrets = ["PASSWORD".parse().unwrap()].into();
-        hidden.env = [("PASSWORD_FILE".to_owned(), String::new())].into();
         let cases = [
             (manifest(|_| ()), None),
             (manifest(|it| it.ports = ports(&["1:1", "1:1/udp"])), None),
-            (health(tcp(), 100, 100), None),
             (
                 manifest(|it| it.ports = ports(&["1:1", "1:2"])),
                 Some("given twice"),
@@ -360,11 +391,51 @@ mod tests {
                 Some("0.001"),
             ),
             (manifest(|it| it.args = vec!["a\0".to_owned()]), Some("NUL")),
+            (
+                manifest(|it| it.args = vec!["x".repeat(16_385)]),
+                Some("args has 16385 bytes"),
+            ),
+            (
+                manifest(|it| it.volumes = volumes(&[&format!("a:/{}", "x".repeat(16_384))])),
+                Some("volumes has 16386 bytes"),
+            ),
+        ];
+        told(cases);
+    }
+
+    #[test]
+    fn a_question_of_health_that_cannot_be_asked_is_told_why() {
+        let cases = [
+            (health(tcp(), 100, 100), None),
             (health(tcp(), 99, 100), Some("100ms")),
             (health(tcp(), 200, 100), Some("as long as every")),
             (
                 health(Probe::Tcp("25".to_owned()), 100, 100),
                 Some("HOST:PORT"),
+            ),
+            (
+                health(Probe::Tcp("a:0".to_owned()), 100, 100),
+                Some("HOST:PORT"),
+            ),
+            (
+                health(Probe::Tcp("a b:1".to_owned()), 100, 100),
+                Some("HOST:PORT"),
+            ),
+            (
+                health(Probe::Http("http://a/\r\nX: y".to_owned()), 100, 100),
+                Some("http://"),
+            ),
+            (
+                health(Probe::Http("http://".to_owned()), 100, 100),
+                Some("http://"),
+            ),
+            (
+                health(Probe::Exec(vec!["x".repeat(16_385)]), 100, 100),
+                Some("health has 16385 bytes"),
+            ),
+            (
+                health(Probe::Exec(vec!["x".to_owned(); 257]), 100, 100),
+                Some("health lists 257 entries"),
             ),
             (
                 health(Probe::Http("https://a".to_owned()), 100, 100),
@@ -378,8 +449,19 @@ mod tests {
                 health(Probe::Exec(vec!["a\0".to_owned()]), 100, 100),
                 Some("NUL"),
             ),
-            (hidden, Some("PASSWORD_FILE")),
         ];
+        told(cases);
+    }
+
+    #[test]
+    fn a_variable_of_a_secrets_name_is_told() {
+        let mut hidden = manifest(|_| ());
+        hidden.secrets = ["PASSWORD".parse().unwrap()].into();
+        hidden.env = [("PASSWORD_FILE".to_owned(), String::new())].into();
+        told([(hidden, Some("PASSWORD_FILE"))]);
+    }
+
+    fn told<const N: usize>(cases: [(Manifest, Option<&str>); N]) {
         for (manifest, expected) in cases {
             let said: Vec<String> = manifest.check().iter().map(ToString::to_string).collect();
             match expected {
