@@ -11,7 +11,6 @@ use std::path::Path;
 use mesh_model::{Declared, ManifestError, MeshError, ModuleName};
 
 use crate::form::{ManifestForm, MeshForm};
-use crate::later;
 use crate::manifest::{Said, manifest};
 use crate::mesh::{MeshFile, mesh};
 use crate::names::{Names, Offset};
@@ -97,7 +96,7 @@ fn read_mesh<'a>(
     source: Source<'a>,
     errors: &mut Vec<FileError>,
 ) -> Option<(Source<'a>, MeshFile)> {
-    let form = read_on::<MeshForm>(source, later::MESH, errors)?;
+    let form = read_on::<MeshForm>(source, errors)?;
     Some((source, mesh(form, &mut Names { source, errors })?))
 }
 
@@ -106,7 +105,7 @@ fn read_module<'a>(
     modules: &mut BTreeMap<ModuleName, ModuleFile<'a>>,
     errors: &mut Vec<FileError>,
 ) {
-    let Some(form) = read_on::<ManifestForm>(source, later::MANIFEST, errors) else {
+    let Some(form) = read_on::<ManifestForm>(source, errors) else {
         return;
     };
     let name_at = form.module.0.name.span().start;

@@ -42,8 +42,6 @@ pub enum ErrorCode {
     MissingKey,
     /// A value that is none of those there are, or not of the kind wanted.
     WrongValue,
-    /// A key whose meaning is known and which this release does not carry out.
-    NotCarriedOut,
     /// A name that breaks the rule of names.
     InvalidName,
     /// Something said twice.
@@ -62,7 +60,6 @@ impl ErrorCode {
             Self::UnknownKey => "unknown-key",
             Self::MissingKey => "missing-key",
             Self::WrongValue => "wrong-value",
-            Self::NotCarriedOut => "not-carried-out",
             Self::InvalidName => "invalid-name",
             Self::Duplicate => "duplicate",
             Self::Contradiction => "contradiction",

@@ -127,6 +127,8 @@ fn kind_of(kind: &str, notation: Notation, texts: Texts) -> String {
     match kind {
         "map" | "a map" => notation.table().to_owned(),
         "sequence" | "a sequence" => "an array".to_owned(),
+        "i64" => "a whole number".to_owned(),
+        "f64" => "a number".to_owned(),
         _ if kind.starts_with("struct ") => notation.table().to_owned(),
         _ => match kind.split_once(' ') {
             Some(("integer", value)) => format!("the integer {}", value.replace('`', "")),

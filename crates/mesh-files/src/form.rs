@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use mesh_model::Restart;
+use mesh_model::{Network, Restart};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -51,16 +51,48 @@ pub(crate) struct ModuleForm {
     pub(crate) release: Text,
 }
 
-/// How it runs: a plain process.
+/// How it runs: as a plain process, which has a command, or as a container, which has an image.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Run"))]
+#[cfg_attr(test, schemars(extend("oneOf" = rules::one_of(&["command", "image"]))))]
+#[cfg_attr(test, schemars(extend("dependentRequired" = rules::of_containers())))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunForm {
     /// The program, looked up in PATH unless it is a path, then its arguments.
-    // Needed; left open here so that a file that says `image` hears of that alone.
-    #[cfg_attr(test, schemars(required, schema_with = "rules::command"))]
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::command"))]
     pub(crate) command: Option<Spanned<Vec<String>>>,
+    /// The container's image: registry.example/name:tag, or name@sha256:… to pin it.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::image"))]
+    pub(crate) image: Option<Text>,
+    /// Arguments in place of the image's own command; its entry point stays.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::args"))]
+    pub(crate) args: Option<Spanned<Vec<String>>>,
+    /// Ports of the host that lead to ports of the container: `HOST:CONTAINER`, `ADDRESS:HOST:CONTAINER`, with `/udp` behind
+    /// it where it is not TCP.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::ports"))]
+    pub(crate) ports: Option<Spanned<Vec<Text>>>,
+    /// What of the host the container sees: `NAME:/PATH` for a volume the engine keeps, `/HOST/PATH:/PATH`, with `:ro`
+    /// behind it where it is only read.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::volumes"))]
+    pub(crate) volumes: Option<Spanned<Vec<Text>>>,
+    /// The container's network: one of its own, or the host's.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::network"))]
+    pub(crate) network: Option<Spanned<Network>>,
+    /// What the container may use at most.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "ResourcesForm"))]
+    pub(crate) resources: Option<Spanned<Keyed<ResourcesForm>>>,
+    /// The secret, USER:PASSWORD, with which the image's registry is asked. The module is not handed it.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::secret"))]
+    pub(crate) pull_secret: Option<Text>,
     /// Modules of the same node that start before it.
     #[serde(default)]
     #[cfg_attr(test, schemars(schema_with = "rules::after"))]
@@ -73,6 +105,59 @@ pub(crate) struct RunForm {
     #[serde(default)]
     #[cfg_attr(test, schemars(schema_with = "rules::restart"))]
     pub(crate) restart: Restart,
+    /// How it is known that it does its work. Without this it does while it runs.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "HealthForm"))]
+    pub(crate) health: Option<Spanned<Keyed<HealthForm>>>,
+    /// Secrets it is handed, each in a file that `NAME_FILE` names; their values are set with `meshctl secret set`.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::secrets"))]
+    pub(crate) secrets: Vec<Text>,
+}
+
+/// What a container may use at most.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Resources"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResourcesForm {
+    /// Memory: a number and KiB, MiB or GiB (or kB, MB, GB). At least 6MiB.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::memory"))]
+    pub(crate) memory: Option<Text>,
+    /// Processors; 0.5 is half of one.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::cpus"))]
+    pub(crate) cpus: Option<Spanned<f64>>,
+}
+
+/// How it is known that a module does its work: by one question, asked again and again.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Health"))]
+#[cfg_attr(test, schemars(extend("oneOf" = rules::one_of(&["http", "tcp", "exec"]))))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HealthForm {
+    /// This URL of plain HTTP answers with a status of 200 to 399, asked from the host.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::http"))]
+    pub(crate) http: Option<Text>,
+    /// Something listens at HOST:PORT, asked from the host.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::tcp"))]
+    pub(crate) tcp: Option<Text>,
+    /// This command ends with success, inside the container or beside the process.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::command"))]
+    pub(crate) exec: Option<Spanned<Vec<String>>>,
+    /// The time between two askings, which each has to answer as well: a number and ms, s, m or h. 5s unless said.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::time"))]
+    pub(crate) every: Option<Text>,
+    /// The time after a start within which it has to be healthy for the first time. 30s unless said.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::time"))]
+    pub(crate) within: Option<Text>,
 }
 
 /// What it says and hears.
@@ -136,6 +221,7 @@ pub(crate) struct MeshTable {
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Seat"))]
+#[cfg_attr(test, schemars(extend("dependentRequired" = rules::needs("grace", "failover"))))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SeatForm {
     /// The seat's name.
@@ -145,13 +231,21 @@ pub(crate) struct SeatForm {
     #[serde(default)]
     #[cfg_attr(test, schemars(schema_with = "rules::name"))]
     pub(crate) holder: Option<Text>,
+    /// Whether the next module that can hold it does, once every node of its holder has been lost for `grace`.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "bool"))]
+    pub(crate) failover: Option<bool>,
+    /// How long that is: a number and ms, s, m or h. 30s unless said.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::time"))]
+    pub(crate) grace: Option<Text>,
 }
 
 /// Where one module runs: either on nodes by name, or on all that have some labels.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Place"))]
-#[cfg_attr(test, schemars(extend("oneOf" = rules::one_of(["nodes", "labels"]))))]
+#[cfg_attr(test, schemars(extend("oneOf" = rules::one_of(&["nodes", "labels"]))))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlaceForm {
     /// The module.
@@ -165,4 +259,8 @@ pub(crate) struct PlaceForm {
     #[serde(default)]
     #[cfg_attr(test, schemars(schema_with = "rules::labels"))]
     pub(crate) labels: Option<Spanned<BTreeMap<String, String>>>,
+    /// On how many of these nodes, spread over those with the fewest modules; on all of them unless said.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(schema_with = "rules::count"))]
+    pub(crate) count: Option<Spanned<i64>>,
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mesh_model::{EventName, EventRef, Manifest, ModuleName, Run, SeatName};
-use toml::Spanned;
+use mesh_model::{EventName, EventRef, Manifest, ModuleName, SeatName, SecretName};
 
-use crate::form::{ManifestForm, RunForm};
+use crate::form::ManifestForm;
 use crate::keyed::Keyed;
 use crate::names::{Names, Offset};
-use crate::{ErrorCode, FileError};
+use crate::{run, values};
 
 /// What is said in a module's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,8 +36,10 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
     let Keyed(of) = form.module;
     let name_at = of.name.span().start;
     let module = names.one::<ModuleName>("\"name\" in [module]", &of.name);
-    let command = command(&form.run, names);
+    let run_at = form.run.span().start;
     let Keyed(run) = form.run.into_inner();
+    let how = run::how(&run, run_at, names);
+    let health = run.health.as_ref().map(|it| run::health(it, names));
     let (Keyed(events), Keyed(seats)) = (form.events, form.seats);
     let lists = Lists {
         after: names.set("\"after\" in [run]", &run.after),
@@ -46,6 +47,7 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
         follows: names.events("\"follows\" in [events]", &events.follows),
         can_hold: names.set("\"can_hold\" in [seats]", &seats.can_hold),
         sends_to: names.set("\"sends_to\" in [seats]", &seats.sends_to),
+        secrets: names.values("\"secrets\" in [run]", &run.secrets, values::meant_secret),
     };
     if !names.errors.is_empty() {
         return None;
@@ -54,14 +56,14 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
     let mut said = lists.said();
     said.insert(Said::Name, name_at);
     said.insert(Said::Field("release"), of.release.span().start);
-    let command_at = run.command.as_ref().map(|argv| argv.span().start);
-    said.extend(command_at.map(|at| (Said::Field("command"), at)));
+    said.extend(run::places(&run));
     let firsts = [
         ("after", run.after.first()),
         ("emits", events.emits.first()),
         ("follows", events.follows.first()),
         ("can_hold", seats.can_hold.first()),
         ("sends_to", seats.sends_to.first()),
+        ("secrets", run.secrets.first()),
         ("env", run.env.keys().min_by_key(|key| key.span().start)),
     ];
     for (field, first) in firsts {
@@ -75,7 +77,7 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
     let manifest = Manifest {
         module: module?,
         release: of.release.into_inner(),
-        run: command?,
+        run: how?,
         after: lists.after.into_keys().collect(),
         env,
         restart: run.restart,
@@ -83,28 +85,13 @@ pub(crate) fn manifest(form: ManifestForm, names: &mut Names<'_, '_>) -> Option<
         follows: lists.follows.into_keys().collect(),
         can_hold: lists.can_hold.into_keys().collect(),
         sends_to: lists.sends_to.into_keys().collect(),
-        health: None,
-        secrets: [].into(),
+        health: match health {
+            Some(health) => Some(health?),
+            None => None,
+        },
+        secrets: lists.secrets.into_keys().collect(),
     };
     Some((manifest, said))
-}
-
-fn command(run: &Spanned<Keyed<RunForm>>, names: &mut Names<'_, '_>) -> Option<Run> {
-    let Some(argv) = &run.get_ref().0.command else {
-        // Who wrote `image` has been told to write a command.
-        let told = |error: &FileError| error.code == ErrorCode::NotCarriedOut;
-        if !names.errors.iter().any(told) {
-            let message = "[run] needs a key \"command\"".to_owned();
-            names.refuse(run.span().start, ErrorCode::MissingKey, message);
-        }
-        return None;
-    };
-    let command = Run::command(argv.get_ref().iter().cloned());
-    if command.is_none() {
-        let message = "\"command\" in [run] names no program; write [\"bin\", \"arg\"]";
-        names.refuse(argv.span().start, ErrorCode::WrongValue, message.to_owned());
-    }
-    command
 }
 
 /// The names a manifest lists, each with its place.
@@ -115,6 +102,7 @@ struct Lists {
     follows: BTreeMap<EventRef, Offset>,
     can_hold: BTreeMap<SeatName, Offset>,
     sends_to: BTreeMap<SeatName, Offset>,
+    secrets: BTreeMap<SecretName, Offset>,
 }
 
 impl Lists {

@@ -1,14 +1,17 @@
 //! `mesh.toml` into the mesh's name, its seats and its placements.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use mesh_model::{MeshName, ModuleName, NodeName, Placement, SeatName, SeatSpec, Selector};
+use toml::Spanned;
 
 use crate::ErrorCode;
-use crate::form::{MeshForm, PlaceForm, Text};
+use crate::form::{MeshForm, PlaceForm, SeatForm, Text};
 use crate::keyed::Keyed;
 use crate::names::{Names, Offset};
 use crate::source::quoted;
+use crate::values::{self, Millis};
 
 /// What `mesh.toml` says, and where.
 #[derive(Debug)]
@@ -42,7 +45,9 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
             if let Some((_, text)) = &holder {
                 holders_at.insert(name.clone(), text.span().start);
             }
-            seats.insert(name, holder.and_then(|(module, _)| module).into());
+            let holder = holder.and_then(|(module, _)| module);
+            let failover = failover(seat, names);
+            seats.insert(name, SeatSpec { holder, failover });
         }
     }
 
@@ -50,12 +55,13 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
     for Keyed(place) in form.place {
         let module = names.one::<ModuleName>("\"module\" in [[place]]", &place.module);
         let at = place.module.clone();
+        let count = place.count.as_ref().and_then(|count| nodes(count, names));
         let on = selector(place, names);
         if let Some(module) = module
             && first(names, &mut places_at, &module, "placement of module", &at)
             && let Some(on) = on
         {
-            placements.insert(module, Placement { on, count: None });
+            placements.insert(module, Placement { on, count });
         }
     }
     if !names.errors.is_empty() {
@@ -91,6 +97,38 @@ fn selector(place: PlaceForm, names: &mut Names<'_, '_>) -> Option<Selector> {
     }
 }
 
+/// For how long the holder's nodes may be lost, where that matters.
+fn failover(seat: &SeatForm, names: &mut Names<'_, '_>) -> Option<u64> {
+    let grace = seat.grace.as_ref().map(|grace| {
+        let field = "\"grace\" in [[seat]]";
+        if seat.failover.is_none() {
+            let message = format!(
+                "{field} says how long before another module holds the seat, and none does: add failover = true"
+            );
+            names.refuse(grace.span().start, ErrorCode::Contradiction, message);
+        }
+        names.value(field, grace, values::meant_time)
+    });
+    if seat.failover != Some(true) {
+        return None;
+    }
+    grace.map_or(Some(GRACE), |grace| grace.map(|Millis(grace)| grace))
+}
+
+/// On how many nodes a module is.
+fn nodes(count: &Spanned<i64>, names: &mut Names<'_, '_>) -> Option<NonZeroU32> {
+    let number = u32::try_from(*count.get_ref()).ok();
+    let number = number.filter(|number| *number <= COUNT_LIMIT);
+    let number = number.and_then(NonZeroU32::new);
+    if number.is_none() {
+        let message = format!(
+            "\"count\" in [[place]] is from 1 to {COUNT_LIMIT}; to run it on every one of these nodes, leave it out"
+        );
+        names.refuse(count.span().start, ErrorCode::WrongValue, message);
+    }
+    number
+}
+
 /// Whether a name is the first of its kind; a second one is refused, saying where the first is.
 fn first<T: Ord + Clone>(
     names: &mut Names<'_, '_>,
@@ -112,3 +150,8 @@ fn first<T: Ord + Clone>(
     names.refuse(at, ErrorCode::Duplicate, message);
     false
 }
+
+/// Milliseconds the holder's nodes may be lost, unless the file says.
+const GRACE: u64 = 30_000;
+/// Nodes a placement may count.
+const COUNT_LIMIT: u32 = 10_000;

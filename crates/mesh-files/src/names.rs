@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
 use std::str::FromStr;
 
 use mesh_model::{EventName, EventRef, InvalidName, MeshName, ModuleName, NameKind, NameRule};
@@ -56,6 +57,44 @@ impl Names<'_, '_> {
             broken(error)
         );
         self.refuse(text.span().start, ErrorCode::InvalidName, message);
+    }
+
+    /// One text that stands for what is no name: an image, a port. `meant` says what may have been meant by a wrong one.
+    pub(crate) fn value<T: FromStr<Err: fmt::Display>>(
+        &mut self,
+        field: &str,
+        text: &Text,
+        meant: fn(&str) -> String,
+    ) -> Option<T> {
+        let written = text.get_ref();
+        match written.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                // What is wrong says the text in full, and it may be a long one.
+                let whole = format!("{written:?}");
+                let what = error.to_string().replacen(&whole, &quoted(written), 1);
+                let meant = meant(written);
+                let hint = match meant.parse::<T>() {
+                    Ok(_) => format!("; did you mean {}?", quoted(&meant)),
+                    Err(_) => String::new(),
+                };
+                let message = format!("{field}: {what}{hint}");
+                self.refuse(text.span().start, ErrorCode::WrongValue, message);
+                None
+            }
+        }
+    }
+
+    /// A list of such texts, each once, with its place.
+    pub(crate) fn values<T: FromStr<Err: fmt::Display> + Ord>(
+        &mut self,
+        field: &str,
+        texts: &[Text],
+        meant: fn(&str) -> String,
+    ) -> BTreeMap<T, Offset> {
+        self.distinct(field, texts, |names, field, text| {
+            names.value(field, text, meant)
+        })
     }
 
     /// One `<module>.<event>`.

@@ -5,7 +5,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::explain::{Texts, WHOLE, begin, expected, explain, missing, shown};
-use crate::later::{self, Later};
 use crate::locate::{correct, locate};
 use crate::notation::Notation;
 use crate::source::{Source, nearest, printable};
@@ -33,19 +32,17 @@ pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FileError>
     }
 }
 
-/// Reads one file and goes on behind what is wrong, so that one look shows it all: keys for later are taken out, unknown
-/// ones read as if what is nearest had been meant, and other values stand in for wrong and missing ones. A form may come
+/// Reads one file and goes on behind what is wrong, so that one look shows it all: unknown keys are read as if what is nearest had
+/// been meant, and other values stand in for wrong and missing ones. A form may come
 /// of it beside errors.
 pub(crate) fn read_on<T: DeserializeOwned>(
     source: Source<'_>,
-    keys: &[Later],
     errors: &mut Vec<FileError>,
 ) -> Option<T> {
     let mut stand_ins = StandIns::new(source.text);
     let mut root = parse(source, &mut stand_ins, errors)?;
     if let DeValue::Table(table) = root.get_mut() {
         table.remove("$schema");
-        later::refuse(keys, table, source, errors);
     }
     for _ in 0..MENDED_LIMIT {
         let error = match form(&root) {

@@ -16,6 +16,17 @@ command = ["{module}"]               # the program, then its arguments
 # after = ["db"]                     # modules of the same node that start before it
 # env = {{ LOG = "info" }}             # names beginning MESH_ are set by the mesh
 # restart = "always"                 # always | on-failure | never
+# health = {{ tcp = "127.0.0.1:8025", every = "5s", within = "30s" }}   # or http = "http://…", exec = ["check"]
+# secrets = ["SMTP_PASSWORD"]        # each in a file that SMTP_PASSWORD_FILE names; set with `meshctl secret set`
+
+## As a container: an image in place of the command, and what only a container has.
+## image = "registry.example/{module}:1.0.0"    # or {module}@sha256:… to pin it
+## args = ["--verbose"]              # in place of the image's own command
+## ports = ["8025:25"]               # HOST:CONTAINER, ADDRESS:HOST:CONTAINER, with /udp behind it
+## volumes = ["data:/var/lib/data"]  # or "/srv/files:/files:ro"
+## network = "bridge"                # bridge | host
+## resources = {{ memory = "256MiB", cpus = 0.5 }}
+## pull_secret = "REGISTRY"          # user:password of its registry, by the name of a secret
 
 [events]
 emits = []                           # events of its own; "announced" needs no listing
@@ -52,6 +63,17 @@ mod tests {
             .replace("\n# ", "\n");
         let manifest = &declared(&bare).modules[&module];
         assert_eq!(manifest.env["LOG"], "info");
+        assert!(manifest.health.is_some() && manifest.secrets.len() == 1);
+        let contained = bare
+            .replace("\n## As", "\n# As")
+            .replace("\n## ", "\n")
+            .replace("\ncommand = ", "\n# command = ");
+        let manifest = &declared(&contained).modules[&module];
+        let container = manifest.run.container().unwrap();
+        assert_eq!(container.image.repository(), "registry.example/mailer");
+        let given = (container.ports.len(), container.volumes.len());
+        assert!(given == (1, 1) && container.pull_secret.is_some());
+        assert_eq!(container.resources.millicpus, Some(500));
         assert!(declared(&skeleton(&db)).modules.contains_key(&db));
     }
 }

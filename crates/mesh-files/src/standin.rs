@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::locate::value_at;
+use crate::tree::number;
 
 /// The stand-ins of one file so far.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ impl StandIns {
             Wanted::Text(None) => DeValue::String(Cow::Owned(format!("what-stands-in-{at}"))),
             Wanted::Text(Some(word)) => DeValue::String(Cow::Owned(word.clone())),
             Wanted::Flag => DeValue::Boolean(false),
+            Wanted::Number => number("1").unwrap_or(DeValue::Boolean(false)),
             Wanted::List => DeValue::Array(DeArray::new()),
             Wanted::Table => DeValue::Table(DeTable::new()),
         };
@@ -88,6 +90,7 @@ pub(crate) fn quote(root: &mut Spanned<DeValue<'_>>, at: usize, text: &str) -> b
 pub(crate) enum Wanted {
     Text(Option<String>),
     Flag,
+    Number,
     List,
     Table,
 }
@@ -98,6 +101,7 @@ impl Wanted {
         match self {
             Self::Text(word) => word.is_none() && value.is_str(),
             Self::Flag => value.is_bool(),
+            Self::Number => value.is_integer() || value.is_float(),
             Self::List => value.is_array(),
             Self::Table => value.is_table(),
         }
@@ -107,6 +111,7 @@ impl Wanted {
     pub(crate) fn of(expected: &str) -> Option<Self> {
         match expected {
             "a boolean" => Some(Self::Flag),
+            "i64" | "f64" => Some(Self::Number),
             "a sequence" => Some(Self::List),
             "a map" => Some(Self::Table),
             _ if expected.starts_with("struct ") => Some(Self::Table),

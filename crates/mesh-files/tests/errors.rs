@@ -182,6 +182,11 @@ fn values_that_are_too_long_or_that_no_process_can_be_handed() {
 }
 
 #[test]
+fn what_a_container_is_given_and_how_health_is_asked_for() {
+    each("containers").unwrap();
+}
+
+#[test]
 fn files_that_contradict_one_another() {
     each("contradictions").unwrap();
 }

@@ -3,5 +3,8 @@
 //! `mesh-derive/tests/cases/hand.json` has the cases; a test is named after the one it holds.
 
 #[cfg(test)]
+#[path = "hand/env.rs"]
+mod env;
+#[cfg(test)]
 #[path = "hand/names.rs"]
 mod names;

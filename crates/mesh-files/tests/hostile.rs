@@ -56,6 +56,15 @@ fn a_line_of_a_megabyte_is_answered_in_one_short_line() {
         format!("{MODULE}after = {}", "[".repeat(1_000_000)),
         format!("{MODULE}after = {}", "{a=".repeat(300_000)),
         format!("{MODULE}[{}]", "a.".repeat(500_000)),
+        format!("{MODULE}secrets = [\"{long}\"]"),
+        format!("{MODULE}health = {{ tcp = \"a:1\", every = \"{long}\" }}"),
+        format!("{MODULE}health = {{ http = \"{long}\" }}"),
+        MODULE.replace("command = [\"a\"]", &format!("image = \"{long}\"")),
+        MODULE.replace("command = [\"a\"]", &format!("image = \"\\u001b{long}\"")),
+        MODULE.replace(
+            "command = [\"a\"]",
+            &format!("image = \"a\"\nports = [\"{long}\"]\nvolumes = [\"{long}\", \"a:/{long}\"]"),
+        ),
         MODULE.replace("\"a\"\nrelease", &format!("\"{long}\"\nrelease")),
         MODULE.replace("\"1\"", &format!("{long:?}\n[{long}]")),
         format!("{MODULE}[events]\nfollows = [\"{long}\", \"{long}.a\", \"b.{long}\"]"),
@@ -184,7 +193,7 @@ fn near() -> impl Strategy<Value = String> {
     let lines: Vec<String> = concat!(
         include_str!("cases/full/mesh.toml"),
         include_str!("cases/full/modules/mailer.toml"),
-        include_str!("cases/not-carried-out.in.toml"),
+        include_str!("cases/container.in.toml"),
         include_str!("cases/every-bad-name.in.toml"),
     )
     .lines()

@@ -7,6 +7,9 @@ mod any;
 #[path = "suite/golden.rs"]
 mod golden;
 #[cfg(test)]
+#[path = "suite/hand.rs"]
+mod hand;
+#[cfg(test)]
 #[path = "suite/kept.rs"]
 mod kept;
 #[cfg(test)]

@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::form::{ManifestForm, MeshForm};
+use crate::manifest;
 use crate::mesh::mesh;
 use crate::names::Names;
 use crate::read::read_on;
 use crate::source::Source;
-use crate::{later, manifest};
 
 /// What is asked of one document, the other files aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn parsed(kind: Kind, file: &str, text: &str) -> Result<Declared, Vec<String>> {
     };
     match kind {
         Kind::Manifest => {
-            let form = read_on::<ManifestForm>(source, later::MANIFEST, &mut errors);
+            let form = read_on::<ManifestForm>(source, &mut errors);
             let errors = &mut errors;
             let read =
                 form.and_then(|form| manifest::manifest(form, &mut Names { source, errors }));
@@ -91,7 +91,7 @@ fn parsed(kind: Kind, file: &str, text: &str) -> Result<Declared, Vec<String>> {
             declared.modules.extend(read.map(entry));
         }
         Kind::Mesh => {
-            let form = read_on::<MeshForm>(source, later::MESH, &mut errors);
+            let form = read_on::<MeshForm>(source, &mut errors);
             let errors = &mut errors;
             if let Some(read) = form.and_then(|form| mesh(form, &mut Names { source, errors })) {
                 (declared.mesh, declared.seats) = (read.name, read.seats);
@@ -170,17 +170,15 @@ fn changed(base: &Value, changes: &[(&str, Value)]) -> Value {
 
 #[test]
 fn each_rule_of_a_manifest_is_in_the_schema_or_listed_as_what_it_cannot_say() {
-    let rows = rows::manifest();
-    let wrong: Vec<String> = rows
-        .into_iter()
-        .flat_map(|(path, value, answer)| {
-            wrong(
-                Kind::Manifest,
-                &changed(&rows::bare(), &[(path, value)]),
-                answer,
-            )
+    let of = |base: Value, rows: rows::Rows| {
+        rows.into_iter().flat_map(move |(path, value, answer)| {
+            let document = changed(&base, &[(path, value)]);
+            wrong(Kind::Manifest, &document, answer)
         })
-        .collect();
+    };
+    let processes = of(rows::bare(), rows::manifest());
+    let containers = of(rows::contained(), rows::container());
+    let wrong: Vec<String> = processes.chain(containers).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -204,7 +202,11 @@ fn each_rule_of_the_mesh_is_in_the_schema_or_listed_as_what_it_cannot_say() {
 fn the_skeleton_of_a_new_module_is_what_the_schema_takes() {
     let text = crate::skeleton(&"mailer".parse().unwrap());
     let bare = text.replace("\n# ", "\n");
-    for text in [text, bare] {
+    let contained = bare
+        .replace("\n## As", "\n# As")
+        .replace("\n## ", "\n")
+        .replace("\ncommand = ", "\n# command = ");
+    for text in [text, bare, contained] {
         let document: Value = toml::from_str(&text).unwrap();
         assert_eq!(wrong(Kind::Manifest, &document, Taken), [""; 0], "{text}");
     }
@@ -225,6 +227,12 @@ fn any_value() -> impl Strategy<Value = Value> {
         "always",
         "never",
         "MESH_A",
+        "1:1",
+        "a:/b",
+        "5s",
+        "8MiB",
+        "http://a",
+        "host",
     ];
     let word = prop::sample::select(words.to_vec()).prop_map(Value::from);
     let leaf = prop_oneof![
@@ -234,7 +242,8 @@ fn any_value() -> impl Strategy<Value = Value> {
         1 => Just(json!(1.5)),
     ];
     let keys = [
-        "name", "module", "nodes", "labels", "holder", "command", "after", "env", "A",
+        "name", "module", "nodes", "labels", "holder", "command", "after", "env", "A", "http",
+        "tcp", "exec", "every", "within", "memory", "cpus",
     ];
     leaf.prop_recursive(2, 8, 3, move |inner| {
         let key = prop::sample::select(keys.to_vec()).prop_map(str::to_owned);
@@ -249,16 +258,26 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn what_the_parser_takes_the_schema_takes_and_every_notation_means_the_same(
-        changes in prop::collection::vec((0..18_usize, any_value()), 0..3)
+        changes in prop::collection::vec((0..28_usize, any_value()), 0..3)
     ) {
         let manifest = ["version", "module/name", "module/release", "run", "run/command", "run/after", "run/env",
             "run/restart", "events", "events/emits", "events/follows", "seats", "seats/can_hold", "seats/sends_to",
-            "run/restrat", "module", "run/image", "other"];
+            "run/restrat", "module", "run/image", "other", "run/args", "run/ports", "run/volumes", "run/network",
+            "run/resources", "run/pull_secret", "run/health", "run/secrets", "run/health/tcp", "run/resources/cpus"];
         let mesh = ["version", "mesh", "mesh/name", "seat", "seat/0/name", "seat/0/holder", "seat/0/failover",
             "seat/0/grace", "place", "place/0/module", "place/0/nodes", "place/0/labels", "seat/0", "place/0",
-            "seat/0/hoder", "other", "mesh/other", "place/0/other"];
+            "seat/0/hoder", "other", "mesh/other", "place/0/other", "place/0/count", "seat/0/failover", "seat/0/grace",
+            "place/0/count", "seat", "place", "mesh", "seat/0/failover", "place/0/count", "seat/0/grace"];
+        let contained = changed(&rows::contained(), &[
+            ("run/health", json!({"tcp": "a:1"})),
+            ("run/resources", json!({"cpus": 1})),
+        ]);
         let whole = changed(&rows::bare(), &[("events", json!({})), ("seats", json!({}))]);
-        for (kind, base, paths) in [(Kind::Manifest, whole, manifest), (Kind::Mesh, rows::home(), mesh)] {
+        for (kind, base, paths) in [
+            (Kind::Manifest, whole, manifest),
+            (Kind::Manifest, contained, manifest),
+            (Kind::Mesh, rows::home(), mesh),
+        ] {
             let mut document = base;
             for (path, value) in &changes {
                 // A change may have taken away the table that the next would change.

@@ -2,7 +2,7 @@
 //!
 //! The numbers are those of `mesh-model`; the tests beside this hold them together at each bound.
 
-use mesh_model::Restart;
+use mesh_model::{Network, Restart};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
@@ -111,8 +111,126 @@ pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Exactly one of these keys.
-pub(crate) fn one_of(keys: [&str; 2]) -> Value {
-    json!(keys.map(|key| json!({"required": [key]})))
+pub(crate) fn one_of(keys: &[&str]) -> Value {
+    let alone = keys.iter().map(|key| json!({"required": [key]}));
+    Value::Array(alone.collect())
+}
+
+/// A key that says nothing without another.
+pub(crate) fn needs(key: &str, other: &str) -> Value {
+    json!({key: [other]})
+}
+
+/// What only a container has, and so says nothing without an image.
+pub(crate) fn of_containers() -> Value {
+    let keys = crate::run::OF_CONTAINERS.iter();
+    Value::Object(
+        keys.map(|(key, _)| ((*key).to_owned(), json!(["image"])))
+            .collect(),
+    )
+}
+
+/// The reference of an image.
+pub(crate) fn image(_: &mut SchemaGenerator) -> Schema {
+    let registry = "([A-Za-z0-9.:-]+/)?";
+    let path = "[a-z0-9]([a-z0-9._/-]*[a-z0-9])?";
+    let tag = "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?";
+    let digest = "(@sha256:[0-9a-f]{64})?";
+    json_schema!({
+        "type": "string",
+        "maxLength": 512,
+        "pattern": format!("^{registry}{path}{tag}{digest}$"),
+        "examples": ["registry.example/mailer:1.4.0"],
+    })
+}
+
+/// Arguments of an image.
+pub(crate) fn args(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 256,
+        "items": {"type": "string", "pattern": NO_NUL, "maxLength": 16384},
+    })
+}
+
+/// Ports of the host that lead to ports of a container.
+pub(crate) fn ports(_: &mut SchemaGenerator) -> Schema {
+    let address = "([0-9.]+|\\[[0-9a-fA-F:.]+\\])";
+    let pattern = format!("^({address}:)?[0-9]{{1,5}}:[0-9]{{1,5}}(/(tcp|udp))?$");
+    let port = json!({"type": "string", "pattern": pattern, "examples": ["8025:25"]});
+    list(&port, 256)
+}
+
+/// What of the host a container sees.
+pub(crate) fn volumes(_: &mut SchemaGenerator) -> Schema {
+    let source = "(/[^:\\u0000]+|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})";
+    let pattern = format!("^{source}:/[^:\\u0000]+(:(ro|rw))?$");
+    let volume = json!({"type": "string", "pattern": pattern, "examples": ["data:/var/lib/data"]});
+    list(&volume, 256)
+}
+
+/// Every word there is for it, by the type itself.
+pub(crate) fn network(_: &mut SchemaGenerator) -> Schema {
+    let word = |network: Network| match network {
+        Network::Bridge | Network::Host => json!(network),
+    };
+    let words = [Network::Bridge, Network::Host].map(word);
+    json_schema!({"enum": words})
+}
+
+/// A secret by name.
+pub(crate) fn secret(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "pattern": "^[A-Z][A-Z0-9_]{0,62}$",
+        "not": {"pattern": "^MESH_"},
+        "examples": ["SMTP_PASSWORD"],
+    })
+}
+
+/// Secrets by name.
+pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
+    set(&secret(generator), 64)
+}
+
+/// Bytes of memory.
+pub(crate) fn memory(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": "^[0-9]{1,9}([KMG]iB|[kMG]B)$", "examples": ["256MiB"]})
+}
+
+/// Processors.
+pub(crate) fn cpus(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "number", "minimum": 0.001, "maximum": 1024, "examples": [0.5]})
+}
+
+/// A time.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": "^[0-9]{1,9}(ms|s|m|h)$", "examples": ["30s"]})
+}
+
+/// A URL that can be asked.
+pub(crate) fn http(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "pattern": "^http://[^\\s]+$",
+        "maxLength": 16384,
+        "examples": ["http://127.0.0.1:8025/health"],
+    })
+}
+
+/// A place something may listen at.
+pub(crate) fn tcp(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "pattern": "^[^\\s]+:[0-9]{1,5}$",
+        "maxLength": 16384,
+        "examples": ["127.0.0.1:8025"],
+    })
+}
+
+/// On how many nodes.
+pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "minimum": 1, "maximum": 10_000})
 }
 
 /// Names, each once.
