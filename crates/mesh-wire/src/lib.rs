@@ -10,6 +10,7 @@
 //! - [`encode_report`], [`encode_heartbeat`]: what a node says
 //! - [`encode_enrolment`], [`encode_enrolment_answer`]: how a host becomes a node
 //! - [`encode_announcement`]: what a module says of itself, in JSON, since modules are written in any language
+//! - [`encode_ask`], [`encode_log_part`]: what is asked of a node for now, and what it says to that
 //! - [`encode_mark`]: how far a store had come, said where the store is not
 //! - [`fact_entry`], [`fact_key`], [`read_fact`]: what the controller keeps on disk
 
@@ -20,6 +21,7 @@ mod enrol;
 mod error;
 mod fact;
 mod heartbeat;
+mod log;
 mod mark;
 mod report;
 mod run;
@@ -34,6 +36,9 @@ pub use enrol::{
 pub use error::{FieldError, InvalidText, WireError};
 pub use fact::{DiskEntry, fact_entry, fact_key, read_fact};
 pub use heartbeat::{decode_heartbeat, encode_heartbeat};
+pub use log::{
+    Ask, Asked, LogEnd, LogPart, LogSaid, decode_ask, decode_log_part, encode_ask, encode_log_part,
+};
 pub use mark::{Mark, decode_mark, encode_mark};
 pub use report::{decode_report, encode_report};
 pub use signed::{Signed, SignedKind, open_signed, seal_signed, to_sign};

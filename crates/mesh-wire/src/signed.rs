@@ -14,6 +14,8 @@ pub enum SignedKind {
     Declaration,
     /// An answer to an enrolment.
     EnrolmentAnswer,
+    /// An ask.
+    Ask,
 }
 
 impl SignedKind {
@@ -23,6 +25,7 @@ impl SignedKind {
         match self {
             Self::Declaration => b"mesh declaration v1\0",
             Self::EnrolmentAnswer => b"mesh enrolment answer v1\0",
+            Self::Ask => b"mesh ask v1\0",
         }
     }
 }
@@ -75,7 +78,12 @@ mod tests {
 
     #[test]
     fn what_is_signed_for_one_kind_is_nothing_of_the_other() {
-        let [one, other] = [SignedKind::Declaration, SignedKind::EnrolmentAnswer].map(|kind| {
+        let kinds = [
+            SignedKind::Declaration,
+            SignedKind::EnrolmentAnswer,
+            SignedKind::Ask,
+        ];
+        let prefixes = kinds.map(|kind| {
             assert_eq!(
                 to_sign(kind, b"body").strip_prefix(kind.prefix()),
                 Some(&b"body"[..])
@@ -86,7 +94,10 @@ mod tests {
             );
             kind.prefix()
         });
-        assert!(!one.starts_with(other) && !other.starts_with(one));
+        for one in prefixes {
+            let begins = prefixes.iter().filter(|other| other.starts_with(one));
+            assert_eq!(begins.count(), 1, "{one:?}");
+        }
     }
 
     #[test]

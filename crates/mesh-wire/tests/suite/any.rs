@@ -11,7 +11,7 @@ use mesh_model::{
     ReportId, Resources, Restart, Run, Sealed, SecretName, Seq, Subject, Timestamp, Volume,
     Workload,
 };
-use mesh_wire::{Announcement, Mark};
+use mesh_wire::{Announcement, Ask, Asked, LogEnd, LogPart, LogSaid, Mark};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -321,6 +321,49 @@ pub(crate) fn answer() -> impl Strategy<Value = EnrolmentAnswer> {
 
 pub(crate) fn mark() -> impl Strategy<Value = Mark> {
     (any::<[u8; 16]>(), number()).prop_map(|(store, commit)| Mark { store, commit })
+}
+
+pub(crate) fn ask() -> impl Strategy<Value = Ask> {
+    let log = (name(), any::<u32>(), any::<bool>(), number());
+    let what = prop_oneof![
+        log.prop_map(|(module, tail, follow, room)| Asked::Log {
+            module,
+            tail,
+            follow,
+            room,
+        }),
+        number().prop_map(|room| Asked::More { room }),
+        Just(Asked::Enough),
+    ];
+    (name(), time(), number(), what).prop_map(|(node, at, reading, what)| Ask {
+        node,
+        at,
+        reading,
+        what,
+    })
+}
+
+pub(crate) fn log_part() -> impl Strategy<Value = LogPart> {
+    let line = (vec(any::<u8>(), 0..20), any::<bool>());
+    let said = prop_oneof![
+        line.prop_map(|(bytes, cut)| LogSaid::Line { bytes, cut }),
+        number().prop_map(LogSaid::Dropped),
+    ];
+    let end = prop_oneof![
+        Just(LogEnd::Whole),
+        Just(LogEnd::NotHere),
+        Just(LogEnd::TooMany),
+        Just(LogEnd::Unknown),
+        self::line().prop_map(LogEnd::Failed),
+    ];
+    let numbers = (number(), number(), number());
+    (numbers, vec(said, 0..4), of(end)).prop_map(|((reading, number, cost), said, end)| LogPart {
+        reading,
+        number,
+        cost,
+        said,
+        end,
+    })
 }
 
 pub(crate) fn announcement() -> impl Strategy<Value = Announcement> {

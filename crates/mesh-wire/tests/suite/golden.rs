@@ -10,16 +10,18 @@ use std::path::PathBuf;
 
 use mesh_control::Fact;
 use mesh_wire::{
-    DiskEntry, Signed, WireError, decode_announcement, decode_declaration, decode_enrolment,
-    decode_enrolment_answer, decode_heartbeat, decode_mark, decode_report, encode_announcement,
-    encode_declaration, encode_enrolment, encode_enrolment_answer, encode_heartbeat, encode_mark,
-    encode_report, fact_entry, open_signed, read_fact, seal_signed,
+    DiskEntry, Signed, WireError, decode_announcement, decode_ask, decode_declaration,
+    decode_enrolment, decode_enrolment_answer, decode_heartbeat, decode_log_part, decode_mark,
+    decode_report, encode_announcement, encode_ask, encode_declaration, encode_enrolment,
+    encode_enrolment_answer, encode_heartbeat, encode_log_part, encode_mark, encode_report,
+    fact_entry, open_signed, read_fact, seal_signed,
 };
 
 use crate::{later, samples};
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     "announcement-1",
+    "ask-1",
     "declaration-1",
     "declaration-2",
     "declaration-3",
@@ -30,6 +32,7 @@ const FILES: [&str; 15] = [
     "fact-3",
     "heartbeat-1",
     "heartbeat-2",
+    "log-part-1",
     "mark-1",
     "report-1",
     "report-2",
@@ -159,6 +162,17 @@ fn enrolment_answer_1_is_read_and_written_as_ever() {
 #[test]
 fn mark_1_is_read_and_written_as_ever() {
     check("mark-1", samples::marks(), encode_mark, decode_mark);
+}
+
+#[test]
+fn ask_1_is_read_and_written_as_ever() {
+    check("ask-1", samples::asks(), encode_ask, decode_ask);
+}
+
+#[test]
+fn log_part_1_is_read_and_written_as_ever() {
+    let samples = samples::log_parts();
+    check("log-part-1", samples, encode_log_part, decode_log_part);
 }
 
 #[test]

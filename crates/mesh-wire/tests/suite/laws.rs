@@ -3,10 +3,11 @@
 use std::fmt::Debug;
 
 use mesh_wire::{
-    DiskEntry, Signed, WireError, decode_announcement, decode_declaration, decode_enrolment,
-    decode_enrolment_answer, decode_heartbeat, decode_mark, decode_report, encode_announcement,
-    encode_declaration, encode_enrolment, encode_enrolment_answer, encode_heartbeat, encode_mark,
-    encode_report, fact_entry, open_signed, read_fact, seal_signed,
+    DiskEntry, Signed, WireError, decode_announcement, decode_ask, decode_declaration,
+    decode_enrolment, decode_enrolment_answer, decode_heartbeat, decode_log_part, decode_mark,
+    decode_report, encode_announcement, encode_ask, encode_declaration, encode_enrolment,
+    encode_enrolment_answer, encode_heartbeat, encode_log_part, encode_mark, encode_report,
+    fact_entry, open_signed, read_fact, seal_signed,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -101,6 +102,16 @@ proptest! {
     }
 
     #[test]
+    fn an_ask_reads_back_whole_and_in_one_way_only(value in any::ask(), damage in damage()) {
+        holds(&value, encode_ask, decode_ask, damage)?;
+    }
+
+    #[test]
+    fn a_part_of_a_log_reads_back_whole_and_in_one_way_only(value in any::log_part(), damage in damage()) {
+        holds(&value, encode_log_part, decode_log_part, damage)?;
+    }
+
+    #[test]
     fn a_signed_message_reads_back_whole_and_in_one_way_only(body in vec(any::<u8>(), 0..300), half: [u8; 32], damage in damage()) {
         let mut signature = [7; 64];
         signature[..32].copy_from_slice(&half);
@@ -143,6 +154,8 @@ proptest! {
         one_way(&bytes, encode_enrolment, decode_enrolment)?;
         one_way(&bytes, encode_enrolment_answer, decode_enrolment_answer)?;
         one_way(&bytes, encode_mark, decode_mark)?;
+        one_way(&bytes, encode_ask, decode_ask)?;
+        one_way(&bytes, encode_log_part, decode_log_part)?;
         one_way(&bytes, seal, open_signed)?;
         drop(decode_announcement(&bytes));
     }

@@ -8,7 +8,7 @@ use mesh_model::{
     ReportId, Restart, Revision, Run, Sealed, SeatRecord, Selector, Seq, Spent, Timestamp,
     TokenRecord, Workload,
 };
-use mesh_wire::{Announcement, Mark, Signed};
+use mesh_wire::{Announcement, Ask, Asked, LogEnd, LogPart, LogSaid, Mark, Signed};
 
 pub(crate) fn key(letter: char) -> PublicKey {
     PublicKey::from_raw([u8::try_from(letter).unwrap(); 32])
@@ -188,6 +188,55 @@ pub(crate) fn marks() -> Vec<Mark> {
         store: *b"0123456789abcdef",
         commit: 70_000,
     }]
+}
+
+pub(crate) fn asks() -> Vec<Ask> {
+    let asked = [
+        Asked::Log {
+            module: "mailer".parse().unwrap(),
+            tail: 100,
+            follow: true,
+            room: 262_144,
+        },
+        Asked::More { room: 300_000 },
+        Asked::Enough,
+    ];
+    asked
+        .map(|what| Ask {
+            node: "web-1".parse().unwrap(),
+            at: Timestamp::from_millis(1_700_000_000_000),
+            reading: u64::MAX,
+            what,
+        })
+        .into()
+}
+
+pub(crate) fn log_parts() -> Vec<LogPart> {
+    let ends = [
+        None,
+        Some(LogEnd::Whole),
+        Some(LogEnd::NotHere),
+        Some(LogEnd::TooMany),
+        Some(LogEnd::Unknown),
+        Some(LogEnd::Failed("no such file".to_owned())),
+    ];
+    let said = |bytes: &[u8], cut| LogSaid::Line {
+        bytes: bytes.to_vec(),
+        cut,
+    };
+    ends.map(|end| LogPart {
+        reading: 7,
+        number: 300,
+        cost: 70_000,
+        said: vec![
+            said(b"listening", false),
+            said(b"", false),
+            said(b"\x1b[31mred\xff", true),
+            LogSaid::Dropped(1000),
+        ],
+        end,
+    })
+    .into()
 }
 
 pub(crate) fn signed() -> Vec<Signed> {
