@@ -8,6 +8,7 @@ mod controller_loop;
 mod disturbed;
 mod ended;
 mod ledger;
+mod logs;
 pub mod loopback;
 mod proof;
 mod seam;
@@ -20,6 +21,10 @@ pub use carrier::{Carried, Carrier};
 pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};
 pub use disturbed::Disturbed;
 pub use ledger::Ledger;
+pub use logs::{
+    LOG_LINE, LogDesk, LogLines, LogSource, NoLog, Read, ReadEnd, Reading, TooManyReadings,
+    answer_asks,
+};
 pub use mesh_control::{MessageKey, NodeSettlement, Queue, Settlement};
 pub use proof::{Attempted, Prober, Proven, UnprovenError};
 pub use seam::{

@@ -2,7 +2,8 @@
 //!
 //! Every future here may be dropped before it is ready only where the method says so.
 
-use std::future::{Future, ready};
+use std::future::{Future, pending, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_control::{MessageKey, NodeSettlement, Settlement};
@@ -197,6 +198,21 @@ pub trait ControllerBus: Send + Sync + 'static {
     /// Waits for the next sign of life: subject and body. May be dropped.
     fn heartbeat(&self) -> impl Future<Output = (Subject, Vec<u8>)> + Send;
 
+    /// Asks a node for something, for now; a node that is not there never hears of it.
+    fn ask(
+        &self,
+        _node: &NodeName,
+        _body: Vec<u8>,
+    ) -> impl Future<Output = Result<(), BusError>> + Send {
+        ready(Err(BusError::Away("nobody is asked here".to_owned())))
+    }
+
+    /// Waits for the next part of a log that some node says: subject and body. What nobody waits for is lost. May be
+    /// dropped.
+    fn log(&self) -> impl Future<Output = (Subject, Vec<u8>)> + Send {
+        pending()
+    }
+
     /// What a node was last told, if the bus still has it.
     fn declared(
         &self,
@@ -316,11 +332,77 @@ pub trait NodeBus: Send + Sync + 'static {
     /// Says that the node lives.
     fn heartbeat(&self, body: Vec<u8>) -> impl Future<Output = Result<(), BusError>> + Send;
 
+    /// Waits for what the node is asked next. Nothing of it is verified yet. May be dropped.
+    fn asked(&self) -> impl Future<Output = Vec<u8>> + Send {
+        pending()
+    }
+
+    /// Says some of a log, for now: where nobody hears it, it is lost.
+    fn say_log(&self, _body: Vec<u8>) -> impl Future<Output = Result<(), BusError>> + Send {
+        ready(Err(BusError::Away("no logs are said here".to_owned())))
+    }
+
     /// Listens anew, on the connection there is.
     fn listen_again(&self) -> impl Future<Output = Result<(), BusError>> + Send;
 
     /// Connects anew.
     fn reconnect(&self) -> impl Future<Output = Result<(), BusError>> + Send;
+}
+
+/// One bus for several who use it.
+impl<B: NodeBus> NodeBus for Arc<B> {
+    type Receipt = B::Receipt;
+
+    fn idle_heartbeat(&self) -> Option<Duration> {
+        B::idle_heartbeat(self)
+    }
+
+    fn believed(&self, receipt: &Self::Receipt, declaration: &Declaration) {
+        B::believed(self, receipt, declaration);
+    }
+
+    fn settle_in(
+        &self,
+        declaration: &Declaration,
+    ) -> impl Future<Output = Result<(), String>> + Send {
+        B::settle_in(self, declaration)
+    }
+
+    fn next(&self) -> impl Future<Output = NodeEvent<Self::Receipt>> + Send {
+        B::next(self)
+    }
+
+    fn settle(
+        &self,
+        receipt: &Self::Receipt,
+        how: NodeSettlement,
+    ) -> impl Future<Output = Result<(), BusError>> + Send {
+        B::settle(self, receipt, how)
+    }
+
+    fn report(&self, body: Vec<u8>) -> impl Future<Output = Result<(), BusError>> + Send {
+        B::report(self, body)
+    }
+
+    fn heartbeat(&self, body: Vec<u8>) -> impl Future<Output = Result<(), BusError>> + Send {
+        B::heartbeat(self, body)
+    }
+
+    fn asked(&self) -> impl Future<Output = Vec<u8>> + Send {
+        B::asked(self)
+    }
+
+    fn say_log(&self, body: Vec<u8>) -> impl Future<Output = Result<(), BusError>> + Send {
+        B::say_log(self, body)
+    }
+
+    fn listen_again(&self) -> impl Future<Output = Result<(), BusError>> + Send {
+        B::listen_again(self)
+    }
+
+    fn reconnect(&self) -> impl Future<Output = Result<(), BusError>> + Send {
+        B::reconnect(self)
+    }
 }
 
 /// The side of a host that holds a token.

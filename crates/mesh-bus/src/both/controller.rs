@@ -200,6 +200,36 @@ where
         either(self.nats.heartbeat(), self.amqp.heartbeat()).await
     }
 
+    /// Wherever the node hears: it takes what it is asked twice for once.
+    async fn ask(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        let places = self.places_of(node)?;
+        let on = |bus| places.contains(&bus);
+        let over_nats = async {
+            if on(BusKind::Nats) {
+                self.nats.ask(node, body.clone()).await
+            } else {
+                Ok(())
+            }
+        };
+        let over_amqp = async {
+            if on(BusKind::Amqp) {
+                self.amqp.ask(node, body.clone()).await
+            } else {
+                Ok(())
+            }
+        };
+        let (nats, amqp) = join(over_nats, over_amqp).await;
+        match places.as_slice() {
+            [BusKind::Nats] => nats,
+            [BusKind::Amqp] => amqp,
+            _ => nats.or(amqp),
+        }
+    }
+
+    async fn log(&self) -> (Subject, Vec<u8>) {
+        either(self.nats.log(), self.amqp.log()).await
+    }
+
     /// What each bus has where the node hears, if that is the same.
     async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
         let mut all = Vec::new();

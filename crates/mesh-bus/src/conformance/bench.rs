@@ -46,6 +46,7 @@ pub(super) struct Mesh<'w, W: World> {
 /// A controller's loop that runs until it is dropped or told to stop.
 pub(super) struct Running<W: World> {
     pub(super) handle: ControllerHandle<W::Mint>,
+    pub(super) bus: Arc<Watched<W::Controller>>,
     stop: oneshot::Sender<()>,
     task: Mutex<JoinSet<Result<(), LoopError>>>,
 }
@@ -153,8 +154,9 @@ fn start<W: World>(
     if kept.is_none() {
         return broken("the store in memory lost its mesh");
     }
+    let bus = Arc::new(bus);
     let (controller, handle) = ControllerLoop::new(ControllerParts {
-        bus: Arc::new(bus),
+        bus: Arc::clone(&bus),
         ledger: Arc::clone(ledger),
         kept,
         start,
@@ -171,6 +173,7 @@ fn start<W: World>(
     }));
     Ok(Running {
         handle,
+        bus,
         stop,
         task: Mutex::new(task),
     })

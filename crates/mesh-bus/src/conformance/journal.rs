@@ -153,6 +153,14 @@ impl<B: ControllerBus> ControllerBus for Watched<B> {
         self.bus.heartbeat().await
     }
 
+    async fn ask(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        self.bus.ask(node, body).await
+    }
+
+    async fn log(&self) -> (Subject, Vec<u8>) {
+        self.bus.log().await
+    }
+
     async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
         self.bus.declared(node).await
     }
@@ -214,6 +222,14 @@ impl<B: NodeBus> NodeBus for Watched<B> {
 
     async fn heartbeat(&self, body: Vec<u8>) -> Result<(), BusError> {
         self.bus.heartbeat(body).await
+    }
+
+    async fn asked(&self) -> Vec<u8> {
+        self.bus.asked().await
+    }
+
+    async fn say_log(&self, body: Vec<u8>) -> Result<(), BusError> {
+        self.bus.say_log(body).await
     }
 
     async fn listen_again(&self) -> Result<(), BusError> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mesh_control::{MessageKey, Queue, Settlement};
 use mesh_derive::{Plan, subject};
-use mesh_model::{BusFacts, BusKind, ConsumerRef, NodeName, Principal, StreamSpec, Subject};
+use mesh_model::{
+    BusFacts, BusKind, ConsumerRef, Filter, NodeName, Principal, StreamSpec, Subject,
+};
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::Instant;
 
@@ -25,6 +27,7 @@ pub struct LoopbackController {
     took_over: AtomicBool,
     disturbed: Arc<Disturbed>,
     said: Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
+    logs: Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
     /// What was carried last.
     pub(super) carried: std::sync::Mutex<Option<ConsumerRef>>,
 }
@@ -36,6 +39,7 @@ impl LoopbackController {
             took_over: AtomicBool::new(false),
             disturbed: shared.hears_disturbances(),
             said: Mutex::new(shared.said.subscribe()),
+            logs: Mutex::new(shared.said.subscribe()),
             carried: std::sync::Mutex::default(),
             shared,
         }
@@ -86,6 +90,23 @@ impl LoopbackController {
             None => Err(BusError::Away(
                 "the stream of declarations was made anew".to_owned(),
             )),
+        }
+    }
+
+    /// Waits for what is said there next.
+    async fn hear(
+        &self,
+        said: &Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
+        on: &Filter,
+    ) -> (Subject, Vec<u8>) {
+        let mut said = said.lock().await;
+        loop {
+            match said.recv().await {
+                Ok((subject, body)) if on.matches(&subject) => return (subject, body),
+                // Those missed are gone, as they would be with a server.
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+            }
         }
     }
 
@@ -203,17 +224,16 @@ impl ControllerBus for LoopbackController {
     }
 
     async fn heartbeat(&self) -> (Subject, Vec<u8>) {
-        let mut said = self.said.lock().await;
-        loop {
-            match said.recv().await {
-                Ok((subject, body)) if subject::heartbeats().matches(&subject) => {
-                    return (subject, body);
-                }
-                // Those missed are gone, as they would be with a server.
-                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
-            }
-        }
+        self.hear(&self.said, &subject::heartbeats()).await
+    }
+
+    async fn ask(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        let ask = subject::ask(node);
+        self.shared.say(&Principal::Controller, &ask, body)
+    }
+
+    async fn log(&self) -> (Subject, Vec<u8>) {
+        self.hear(&self.logs, &subject::logs()).await
     }
 
     async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mesh_control::NodeSettlement;
 use mesh_derive::subject;
 use mesh_model::{ConsumerRef, NodeName, Principal, PublicKey, Subject};
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::queue::{Settled, Stored};
@@ -21,6 +22,7 @@ pub struct LoopbackNode {
     key: PublicKey,
     principal: Principal,
     ear: Mutex<Ear>,
+    said: tokio::sync::Mutex<broadcast::Receiver<(Subject, Vec<u8>)>>,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,7 @@ type Look = Result<NodeEvent<Receipt>, Option<Instant>>;
 impl LoopbackNode {
     pub(super) fn new(shared: Arc<Shared>, name: NodeName, key: PublicKey) -> Self {
         Self {
+            said: tokio::sync::Mutex::new(shared.said.subscribe()),
             shared,
             principal: Principal::Node(name.clone()),
             name,
@@ -154,6 +157,30 @@ impl NodeBus for LoopbackNode {
 
     async fn heartbeat(&self, body: Vec<u8>) -> Result<(), BusError> {
         let subject = subject::heartbeat(&self.name);
+        self.require_known(&subject)?;
+        self.shared.say(&self.principal, &subject, body)
+    }
+
+    async fn asked(&self) -> Vec<u8> {
+        let ask = subject::ask(&self.name);
+        let mut said = self.said.lock().await;
+        loop {
+            match said.recv().await {
+                Ok((subject, body)) if subject == ask => {
+                    let state = self.shared.state();
+                    let known = state.is_user(&self.key, &self.principal);
+                    if known && state.may_hear(&self.principal, &ask, None) {
+                        return body;
+                    }
+                }
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn say_log(&self, body: Vec<u8>) -> Result<(), BusError> {
+        let subject = subject::log(&self.name);
         self.require_known(&subject)?;
         self.shared.say(&self.principal, &subject, body)
     }

@@ -27,6 +27,8 @@ claims! {
     a_report_the_store_refuses_for_ever_does_not_block_the_rest
     a_full_queue_is_heard_by_its_publisher_and_by_nobody_else
     a_heartbeat_is_heard_and_nothing_is_persisted
+    a_log_is_read_from_its_node_and_from_no_other
+    a_node_answers_only_what_the_controller_asks_of_it_now
     the_enrolment_answer_reaches_the_address_the_request_carried_in_its_payload
     an_enrolment_is_never_answered_into_a_foreign_inbox
     an_announcement_is_heard_and_settled_once_under_its_derived_grant
