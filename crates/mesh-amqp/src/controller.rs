@@ -30,7 +30,7 @@ use crate::findings::findings;
 use crate::intake::{Intake, Receipt};
 use crate::line::{Dialling, FirstAttempt, Line};
 use crate::management::{Management, part};
-use crate::publish::{Letter, Published, Publisher, unrouted};
+use crate::publish::{Letter, Published, Publisher, place_of, unrouted};
 use crate::watch::Watch;
 use ears::Ears;
 
@@ -333,6 +333,15 @@ impl ControllerBus for AmqpController {
 
     async fn heartbeat(&self) -> (Subject, Vec<u8>) {
         self.ears.heartbeat().await
+    }
+
+    async fn ask(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        let to = place_of(&subject::ask(node))?;
+        self.publisher.tell(&to, &body).await
+    }
+
+    async fn log(&self) -> (Subject, Vec<u8>) {
+        self.ears.log().await
     }
 
     async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {

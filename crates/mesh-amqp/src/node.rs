@@ -28,6 +28,8 @@ pub struct AmqpNode {
     publisher: Publisher,
     report: Subject,
     heartbeat: Address,
+    log: Address,
+    asked: Mutex<mpsc::Receiver<Vec<u8>>>,
     declare: Subject,
     told: Arc<Told>,
     ear: Mutex<Ear>,
@@ -76,6 +78,19 @@ impl AmqpNode {
             Arc::clone(&told),
             hear,
         ));
+        let (asks, asked) = mpsc::channel(ASKS_AHEAD);
+        let (queue, on) = (ask_queue(node), subject::ask(node));
+        let hear = move |heard| {
+            if let Heard::Delivered(message) = heard
+                && address(&message).and_then(|at| at.subject()).as_ref() == Some(&on)
+            {
+                // Whoever asks asks again.
+                drop(asks.try_send(message.data));
+            }
+            None
+        };
+        let never = Arc::new(Told::default());
+        task.spawn(ear::listen(Arc::clone(&consuming), queue, never, hear));
         let mut link = consuming.link();
         link.mark_changed();
         Ok(Self {
@@ -83,6 +98,8 @@ impl AmqpNode {
             publisher: Publisher::new(publishing),
             report: subject::report(node),
             heartbeat: place_of(&subject::heartbeat(node))?,
+            log: place_of(&subject::log(node))?,
+            asked: Mutex::new(asked),
             declare: subject::declare(node),
             told,
             ear: Mutex::new(Ear {
@@ -133,6 +150,15 @@ impl AmqpNode {
             }
             Heard::Listening | Heard::Ended(_) => None,
         }
+    }
+}
+
+/// Where a node is asked for something for now.
+fn ask_queue(node: &NodeName) -> ear::Queue {
+    ear::Queue {
+        name: Queue::Ask(node.clone()).name(),
+        prefetch: ASKS_OUT,
+        settled: true,
     }
 }
 
@@ -218,6 +244,17 @@ impl NodeBus for AmqpNode {
         self.publisher.tell(&self.heartbeat, &body).await
     }
 
+    async fn asked(&self) -> Vec<u8> {
+        match self.asked.lock().await.recv().await {
+            Some(body) => body,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn say_log(&self, body: Vec<u8>) -> Result<(), BusError> {
+        self.publisher.tell(&self.log, &body).await
+    }
+
     async fn listen_again(&self) -> Result<(), BusError> {
         self.told.again();
         Ok(())
@@ -233,3 +270,6 @@ impl NodeBus for AmqpNode {
 /// A superseded declaration is acknowledged at once, but one nobody signed is left: it must not keep out the next.
 const DECLARATIONS_OUT: u16 = 16;
 const SAY_EACH: Duration = Duration::from_secs(10);
+/// What the node is asked and has not looked at yet, before some is missed.
+const ASKS_AHEAD: usize = 256;
+const ASKS_OUT: u16 = 64;

@@ -15,14 +15,57 @@ use crate::intake::{Intake, address};
 use crate::line::Line;
 use crate::sender::proven;
 
-/// All of its ears, and the heartbeats they heard.
+/// All of its ears, and what they heard that is said for now.
 #[derive(Debug)]
 pub(super) struct Ears {
     /// What the names of the mesh's users begin with.
     users: String,
     listening: Mutex<Listening>,
-    said: mpsc::Sender<(Subject, Vec<u8>)>,
+    beats: Said,
+    logs: Said,
+}
+
+/// What is said for now, and was not taken yet.
+#[derive(Debug)]
+struct Said {
+    says: mpsc::Sender<(Subject, Vec<u8>)>,
     heard: Mutex<mpsc::Receiver<(Subject, Vec<u8>)>>,
+}
+
+impl Said {
+    fn new(ahead: usize) -> Self {
+        let (says, heard) = mpsc::channel(ahead);
+        Self {
+            says,
+            heard: Mutex::new(heard),
+        }
+    }
+
+    /// What hears it, of whoever the broker vouches for.
+    fn hear(&self, users: &str) -> impl FnMut(Heard) -> Option<lapin::Acker> + Send + use<> {
+        let (says, users) = (self.says.clone(), users.to_owned());
+        move |heard| {
+            if let Heard::Delivered(message) = heard {
+                let user = message.properties.user_id().as_ref();
+                let subject = address(&message).and_then(|at| at.subject());
+                if let Some(subject) = subject
+                    && proven(&subject, user.map(ShortString::as_str), &users)
+                {
+                    // While nobody listens it is worth nothing.
+                    drop(says.try_send((subject, message.data)));
+                }
+            }
+            None
+        }
+    }
+
+    async fn next(&self) -> (Subject, Vec<u8>) {
+        let mut heard = self.heard.lock().await;
+        match heard.recv().await {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -33,12 +76,11 @@ struct Listening {
 
 impl Ears {
     pub(super) fn new(users: String) -> Self {
-        let (said, heard) = mpsc::channel(HEARTBEATS_AHEAD);
         Self {
             users,
             listening: Mutex::default(),
-            said,
-            heard: Mutex::new(heard),
+            beats: Said::new(HEARTBEATS_AHEAD),
+            logs: Said::new(LOGS_AHEAD),
         }
     }
 
@@ -60,30 +102,19 @@ impl Ears {
             let hear = move |heard| intake.heard(queue, &name, heard);
             listening.to(line, &of, (held, false), hear);
         }
-        let (said, users) = (self.said.clone(), self.users.clone());
-        let hear = move |heard| {
-            if let Heard::Delivered(message) = heard {
-                let user = message.properties.user_id().as_ref();
-                let subject = address(&message).and_then(|at| at.subject());
-                if let Some(subject) = subject
-                    && proven(&subject, user.map(ShortString::as_str), &users)
-                {
-                    // While nobody listens they are worth nothing.
-                    drop(said.try_send((subject, message.data)));
-                }
-            }
-            None
-        };
-        listening.to(line, &Of::Heartbeats, (HEARTBEATS_OUT, true), hear);
+        let (beats, logs) = (self.beats.hear(&self.users), self.logs.hear(&self.users));
+        listening.to(line, &Of::Heartbeats, (HEARTBEATS_OUT, true), beats);
+        listening.to(line, &Of::Logs, (LOGS_OUT, true), logs);
     }
 
     /// Waits for the next sign of life. May be dropped.
     pub(super) async fn heartbeat(&self) -> (Subject, Vec<u8>) {
-        let mut heard = self.heard.lock().await;
-        match heard.recv().await {
-            Some(said) => said,
-            None => std::future::pending().await,
-        }
+        self.beats.next().await
+    }
+
+    /// Waits for the next part of a log. May be dropped.
+    pub(super) async fn log(&self) -> (Subject, Vec<u8>) {
+        self.logs.next().await
     }
 
     /// A panic in one is not to go unheard: nobody would know that the controller is deaf.
@@ -131,3 +162,6 @@ impl Listening {
 /// Heartbeats that wait to be heard, before some are missed.
 const HEARTBEATS_AHEAD: usize = 4096;
 const HEARTBEATS_OUT: u16 = 256;
+/// Parts of logs that wait to be read, before some are missed.
+const LOGS_AHEAD: usize = 256;
+const LOGS_OUT: u16 = 64;
