@@ -31,6 +31,7 @@ use crate::epoch::{Epoch, Standing, while_last};
 use crate::findings::findings;
 use crate::guests::Guests;
 use crate::holding::{Read, look};
+use crate::logs::Logs;
 use crate::memory::Memory;
 use crate::publish::store;
 use crate::pull::Receipt;
@@ -75,6 +76,7 @@ pub struct NatsController {
     follows_events: AtomicBool,
     pub(crate) carrying: Carrying,
     heartbeats: Mutex<Subscriber>,
+    logs: Logs,
     /// Joined where its disturbances are heard: a panic there is not to go unheard.
     watch: Mutex<JoinSet<()>>,
 }
@@ -92,6 +94,7 @@ impl NatsController {
         let heartbeats = connection
             .subscribe(subject::heartbeats().as_str(), None)
             .await?;
+        let logs = Logs::new(&connection).await?;
         let api = Arc::new(Api::new(connection.clone()));
         let memory = Arc::new(Mutex::new(Memory::default()));
         let disturbed = Arc::new(Disturbed::default());
@@ -128,6 +131,7 @@ impl NatsController {
             proving: Mutex::new(()),
             follows_events: AtomicBool::new(false),
             heartbeats: Mutex::new(heartbeats),
+            logs,
             watch: Mutex::new(watching),
         })
     }
@@ -328,6 +332,16 @@ impl ControllerBus for NatsController {
         }
     }
 
+    async fn ask(&self, node: &NodeName, body: Vec<u8>) -> Result<(), BusError> {
+        self.logs.are_wanted();
+        let ask = subject::ask(node);
+        self.connection.tell(ask.as_str(), body).await
+    }
+
+    async fn log(&self) -> (Subject, Vec<u8>) {
+        self.logs.next(&self.connection).await
+    }
+
     async fn declared(&self, node: &NodeName) -> Result<Option<Vec<u8>>, BusError> {
         self.last(&subject::declare(node)).await
     }
@@ -361,6 +375,7 @@ impl ControllerBus for NatsController {
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {
         self.connection.require_up()?;
         let mut found = findings(&self.connection, &self.authority, self.replicas).await;
+        found.extend(self.logs.finding());
         if let Ok(memory) = self.memory.try_lock() {
             found.extend(memory.nearly_full());
             found.extend(memory.of_consumers());

@@ -16,6 +16,7 @@ mod guests;
 mod holding;
 mod joiner;
 mod managed;
+mod logs;
 mod memory;
 mod module;
 mod node;

@@ -26,6 +26,9 @@ pub struct NatsNode {
     accepts: Accepts,
     report: Subject,
     heartbeat: Subject,
+    log: Subject,
+    ask: Subject,
+    asked: Mutex<Subscriber>,
     ear: Mutex<Ear>,
     again: Notify,
     dropped: AtomicU64,
@@ -88,12 +91,17 @@ impl NatsNode {
             denied: None,
             retry: Retry::default(),
         };
+        let ask = subject::ask(node);
+        let asked = connection.subscribe(ask.as_str(), None).await?;
         Ok(Self {
             connection,
             idle_heartbeat,
             accepts,
             report: subject::report(node),
             heartbeat: subject::heartbeat(node),
+            log: subject::log(node),
+            ask,
+            asked: Mutex::new(asked),
             ear: Mutex::new(ear),
             again: Notify::new(),
             dropped: AtomicU64::new(0),
@@ -236,6 +244,23 @@ impl NodeBus for NatsNode {
 
     async fn heartbeat(&self, body: Vec<u8>) -> Result<(), BusError> {
         self.connection.tell(self.heartbeat.as_str(), body).await
+    }
+
+    async fn asked(&self) -> Vec<u8> {
+        let mut asked = self.asked.lock().await;
+        loop {
+            match asked.next().await {
+                Some(message) if message.subject.as_str() == self.ask.as_str() => {
+                    return message.payload.to_vec();
+                }
+                Some(_) => {}
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn say_log(&self, body: Vec<u8>) -> Result<(), BusError> {
+        self.connection.tell(self.log.as_str(), body).await
     }
 
     async fn listen_again(&self) -> Result<(), BusError> {
