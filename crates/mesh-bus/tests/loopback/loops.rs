@@ -28,12 +28,12 @@ use crate::world::{InProcess, Keys, now};
 type Ended = Result<(), LoopError>;
 
 /// A mesh of one node, its controller over this store.
-struct Mesh<L> {
-    world: InProcess,
-    ledger: Arc<L>,
-    handle: ControllerHandle<Keys>,
+pub(crate) struct Mesh<L> {
+    pub(crate) world: InProcess,
+    pub(crate) ledger: Arc<L>,
+    pub(crate) handle: ControllerHandle<Keys>,
     controller: JoinSet<Ended>,
-    node: NodeName,
+    pub(crate) node: NodeName,
 }
 
 fn facts(world: &InProcess, node: &NodeName) -> Vec<Fact> {
@@ -57,7 +57,7 @@ fn facts(world: &InProcess, node: &NodeName) -> Vec<Fact> {
     ]
 }
 
-fn start<L: Ledger>(world: InProcess, ledger: L) -> Mesh<L> {
+pub(crate) fn start<L: Ledger>(world: InProcess, ledger: L) -> Mesh<L> {
     let facts = facts(&world, &"a".parse().unwrap());
     start_with(world, facts, ledger)
 }
@@ -88,12 +88,12 @@ fn start_with<L: Ledger>(world: InProcess, facts: Vec<Fact>, ledger: L) -> Mesh<
 }
 
 impl<L: Ledger> Mesh<L> {
-    async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         self.until(async || self.handle.look(|core, _| core.is_settled()).await == Ok(true))
             .await;
     }
 
-    async fn until(&self, so: impl AsyncFn() -> bool) {
+    pub(crate) async fn until(&self, so: impl AsyncFn() -> bool) {
         let waiting = async {
             while !so().await {
                 sleep(Duration::from_millis(10)).await;
@@ -102,7 +102,7 @@ impl<L: Ledger> Mesh<L> {
         timeout(Duration::from_mins(1), waiting).await.unwrap();
     }
 
-    async fn told(&self) -> Generation {
+    pub(crate) async fn told(&self) -> Generation {
         let node = self.node.clone();
         let told = self
             .handle
@@ -146,7 +146,7 @@ impl<L: Ledger> Mesh<L> {
 }
 
 impl Mesh<MemoryLedger> {
-    async fn outcome(&self, expected: Outcome) {
+    pub(crate) async fn outcome(&self, expected: Outcome) {
         let newest = || self.ledger.reports().pop().map(|report| report.outcome);
         self.until(async || newest().as_ref() == Some(&expected))
             .await;
@@ -165,7 +165,7 @@ fn nothing_declared() -> Command {
     }
 }
 
-fn in_memory() -> (InProcess, MemoryLedger) {
+pub(crate) fn in_memory() -> (InProcess, MemoryLedger) {
     let world = InProcess::new();
     let ledger = MemoryLedger::new(facts(&world, &"a".parse().unwrap()));
     (world, ledger)
@@ -490,7 +490,7 @@ async fn nobody_is_known_before_a_plan_and_nobody_who_was_removed_is_known_after
     }
 }
 
-fn doing(state: ModuleState) -> ModuleReport {
+pub(crate) fn doing(state: ModuleState) -> ModuleReport {
     ModuleReport {
         release: "1".to_owned(),
         state,
