@@ -51,32 +51,13 @@ impl Board {
     }
 }
 
-/// A report of a module that has no process.
-pub(crate) fn idle(
-    release: &str,
-    state: ModuleState,
-    restarts: u32,
-    reason: Option<String>,
-) -> ModuleReport {
+/// A report of a module of which no more is known than what it is to do.
+pub(crate) fn idle(release: &str, state: ModuleState) -> ModuleReport {
     ModuleReport {
         release: release.to_owned(),
         state,
         pid: None,
-        restarts,
-        reason,
-        image: None,
-        last_exit: None,
-        repairs: 0,
-    }
-}
-
-/// A report of a module whose process runs.
-pub(crate) fn running(release: &str, pid: u32, restarts: u32) -> ModuleReport {
-    ModuleReport {
-        release: release.to_owned(),
-        state: ModuleState::Running,
-        pid: Some(pid),
-        restarts,
+        restarts: 0,
         reason: None,
         image: None,
         last_exit: None,

@@ -1,10 +1,11 @@
 //! Runs nothing, and says what it would.
 
-use mesh_model::{ModuleName, ModuleReport, ModuleState};
+use mesh_control::convergence::{Observed, Standing, Step, plan};
+use mesh_model::{ModuleName, ModuleReport, ModuleState, Workload};
 use tokio::sync::watch;
 use tracing::info;
 
-use crate::{Desired, States};
+use crate::{Desired, States, board};
 
 /// Runs nothing: every module is said to run, without a process. For demonstrations, and for tests of what stands above.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ impl DryRun {
 
     /// Takes `desired` for what runs.
     pub fn apply(&self, desired: Vec<Desired>) -> States {
+        self.say(&desired);
         let states: States = desired.iter().map(report).collect();
         self.desired.send_replace(desired);
         self.states.send_if_modified(|before| {
@@ -32,6 +34,27 @@ impl DryRun {
             new
         });
         states
+    }
+
+    /// Says what a runtime would do now.
+    fn say(&self, desired: &[Desired]) {
+        let workload = |desired: &Desired| desired.workload.clone();
+        let wanted: Vec<Workload> = desired.iter().map(workload).collect();
+        let before = self.desired.borrow();
+        let there: Vec<Observed> = before.iter().map(observed).collect();
+        for step in plan(&there, &wanted) {
+            let module = step.module();
+            let run = wanted.iter().find(|workload| workload.module == *module);
+            let argv: Vec<_> = run
+                .iter()
+                .flat_map(|workload| workload.run.argv())
+                .collect();
+            match step {
+                Step::Stop(_) => info!(%module, "would stop"),
+                Step::Start(_) => info!(%module, ?argv, "would run"),
+                Step::Replace(_) => info!(%module, ?argv, "would run in place of what is there"),
+            }
+        }
     }
 
     /// What it would run.
@@ -56,26 +79,24 @@ impl Default for DryRun {
     }
 }
 
+fn observed(desired: &Desired) -> Observed {
+    Observed {
+        module: desired.module().clone(),
+        workload: Some(desired.workload.clone()),
+        standing: Standing::Held,
+        rejected: None,
+    }
+}
+
 fn report(desired: &Desired) -> (ModuleName, ModuleReport) {
     let workload = &desired.workload;
-    let argv: Vec<_> = workload.run.argv().collect();
-    info!(module = %workload.module, ?argv, "would run");
-    let report = ModuleReport {
-        release: workload.release.clone(),
-        state: ModuleState::Running,
-        pid: None,
-        restarts: 0,
-        reason: None,
-        image: None,
-        last_exit: None,
-        repairs: 0,
-    };
+    let report = board::idle(&workload.release, ModuleState::Running);
     (workload.module.clone(), report)
 }
 
 #[cfg(test)]
 mod tests {
-    use mesh_model::{PublicKey, Restart, Run, Sealed, Workload};
+    use mesh_model::{PublicKey, Restart, Run, Sealed};
 
     use super::*;
 

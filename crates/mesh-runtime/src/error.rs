@@ -50,6 +50,12 @@ pub enum RuntimeError {
         /// How long it was waited for, in milliseconds.
         waited_ms: u128,
     },
+    /// Nothing was ever said by this module here.
+    #[error("there is no log of module {module} on this host: it was never started here")]
+    NoLog {
+        /// Which.
+        module: ModuleName,
+    },
     /// The runtime is being dropped.
     #[error("the runtime has ended; open it again")]
     Closed,

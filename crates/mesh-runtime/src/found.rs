@@ -3,12 +3,12 @@
 use mesh_control::convergence::{Observed, Standing};
 use mesh_model::{ModuleName, ModuleReport, ModuleState, Workload};
 
+use crate::RuntimeError;
 use crate::board;
 use crate::ending::Ending;
 use crate::host::Host;
 use crate::proc::{self, Identity};
 use crate::record::{Phase, Record};
-use crate::RuntimeError;
 
 /// An instance that is on the host and that nobody supervises.
 #[derive(Debug)]
@@ -38,11 +38,6 @@ impl Found {
             }
         }
         Ok(all)
-    }
-
-    /// Looks for one instance again.
-    pub(crate) fn again(host: &Host, module: &ModuleName) -> Result<Option<Self>, RuntimeError> {
-        Self::one(host, module, &proc::marked(&host.mark_prefix()))
     }
 
     fn one(
@@ -75,7 +70,13 @@ impl Found {
             module: module.clone(),
             workload: self.workload().cloned(),
             standing: self.standing(),
-            rejected: None,
+            rejected: match self {
+                Self::Known(record) => record
+                    .rejected
+                    .as_ref()
+                    .map(|rejected| rejected.workload.clone()),
+                Self::Unknown(_) => None,
+            },
         }
     }
 
@@ -100,43 +101,39 @@ impl Found {
         if held { Standing::Held } else { Standing::Lost }
     }
 
-    /// Every process that is or may be of this instance.
-    pub(crate) fn processes(&self) -> Vec<Identity> {
-        match self {
-            Self::Known(record) => match record.phase {
-                Phase::Running(process) => vec![process],
-                _ => vec![],
-            },
-            Self::Unknown(strays) => strays.clone(),
-        }
-    }
-
     pub(crate) fn report(&self) -> ModuleReport {
         let record = match self {
             Self::Known(record) => record,
             Self::Unknown(strays) => {
                 return ModuleReport {
-                    release: "unknown".to_owned(),
-                    state: ModuleState::Running,
                     pid: strays.first().map(|process| process.number()),
-                    restarts: 0,
                     reason: Some("its record cannot be read, so it will be stopped".to_owned()),
-                    image: None,
-                    last_exit: None,
-                    repairs: 0,
+                    ..board::idle("unknown", ModuleState::Running)
                 };
             }
         };
-        let release = &record.workload.release;
-        let idle =
-            |state, reason: String| board::idle(release, state, record.restarts, Some(reason));
-        match (&record.phase, self.standing()) {
+        let lost = || Some(Ending::Unknown.to_string());
+        let (state, pid, reason) = match (&record.phase, self.standing()) {
             (Phase::Running(process), _) if process.runs() => {
-                board::running(release, process.number(), record.restarts)
+                let state = if record.good {
+                    ModuleState::Running
+                } else {
+                    ModuleState::Starting
+                };
+                (state, Some(process.number()), None)
             }
-            (Phase::Ended { reason }, _) => idle(ModuleState::Ended, reason.clone()),
-            (_, Standing::Held) => idle(ModuleState::Ended, Ending::Unknown.to_string()),
-            (_, Standing::Lost) => idle(ModuleState::Backoff, Ending::Unknown.to_string()),
+            (Phase::Ended { reason }, _) => (ModuleState::Ended, None, Some(reason.clone())),
+            (_, Standing::Held) => (ModuleState::Ended, None, lost()),
+            (_, Standing::Lost) => (ModuleState::Backoff, None, lost()),
+        };
+        let rejected = record.rejected.as_ref();
+        ModuleReport {
+            pid,
+            restarts: record.restarts,
+            reason: reason.or_else(|| rejected.map(|rejected| rejected.reason.clone())),
+            last_exit: record.last_exit.clone(),
+            repairs: record.repairs,
+            ..board::idle(&record.workload.release, state)
         }
     }
 }

@@ -12,7 +12,7 @@ use mesh_model::{ModuleName, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::record::{self, Record};
-use crate::{Pace, RuntimeError, proc};
+use crate::{Logs, Pace, RuntimeError, Tail, proc};
 
 /// What the runtime is told of its host.
 #[derive(Clone)]
@@ -129,11 +129,33 @@ impl Host {
         }
     }
 
+    /// Whether something is written of an instance at all.
+    pub(crate) fn is_recorded(&self, module: &ModuleName) -> bool {
+        self.state_path(module).exists()
+    }
+
+    /// Where the instance works.
+    pub(crate) fn files_path(&self, module: &ModuleName) -> PathBuf {
+        self.instance_dir(module).join("files")
+    }
+
     /// Where the instance works, made if missing. Not where its record is: what it calls its files is its own affair.
     pub(crate) fn make_files(&self, module: &ModuleName) -> Result<PathBuf, RuntimeError> {
-        let path = self.instance_dir(module).join("files");
+        let path = self.files_path(module);
         make_dir(&path)?;
         Ok(path)
+    }
+
+    /// An instance's log, and what was put aside of it.
+    pub(crate) fn logs(&self, module: &ModuleName, tail: Tail) -> Result<Logs, RuntimeError> {
+        let path = self.log_path(module);
+        let aside = path.with_extension("1");
+        if !path.exists() && !aside.exists() {
+            return Err(RuntimeError::NoLog {
+                module: module.clone(),
+            });
+        }
+        Ok(Logs::file(path, aside, tail))
     }
 
     fn log_path(&self, module: &ModuleName) -> PathBuf {

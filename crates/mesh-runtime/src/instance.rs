@@ -1,310 +1,301 @@
-//! One instance from its start until it is no longer desired: started, watched, started again.
+//! One module as a process, from the first order that names it until it is neither wanted nor here: started, judged, gone
+//! back from, watched, started again, ended.
 
-use std::convert::Infallible;
-use std::io;
+mod beside;
+mod events;
+mod replacing;
+mod report;
+mod starting;
+
 use std::sync::Arc;
 
-use mesh_model::{ModuleName, ModuleState};
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Duration, Instant, sleep};
-use tracing::{info, warn};
+use mesh_control::convergence::{Input, Observed, Standing, step};
+use mesh_model::{LastExit, ModuleName, Workload};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
+use tracing::warn;
 
-use crate::board::{self, Board};
+use crate::board::Board;
 use crate::ending::Ending;
+use crate::found::Found;
+use crate::gate::Gate;
 use crate::host::Host;
 use crate::proc::Identity;
-use crate::process::{self, Process, Started};
+use crate::process::Process;
 use crate::record::{Phase, Record};
+use crate::vitals::Vitals;
 use crate::{Desired, RuntimeError};
 
-/// One instance and what is to be done when its process ends.
-#[derive(Debug)]
-pub(crate) struct Instance {
+/// What an instance needs of its host.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
     pub(crate) host: Arc<Host>,
     pub(crate) board: Board,
-    pub(crate) module: ModuleName,
-    /// What it is started as next; of what runs now it differs in nothing that matters to it.
-    pub(crate) desired: watch::Receiver<Desired>,
-    /// The restarts its last start was, if it had one.
-    pub(crate) restarts: Option<u32>,
+    pub(crate) gate: Gate,
+}
+
+/// What one module is to be by an order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    pub(crate) order: u64,
+    /// Nothing when it is not to be.
+    pub(crate) desired: Option<Desired>,
+}
+
+/// What an instance says of itself to whoever orders.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    /// The newest order it has done what it can for: the module is good, or was tried, or is gone.
+    pub(crate) order: u64,
+    /// What that order was refused with.
+    pub(crate) refused: Option<RuntimeError>,
+    /// What is here; nothing when nothing is.
+    pub(crate) observed: Option<Observed>,
+}
+
+/// One module as a process. It alone starts and ends processes of its module.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    around: Surroundings,
+    module: ModuleName,
+    wanted: watch::Receiver<Wanted>,
+    told: watch::Sender<Told>,
+    /// The order that is being carried out.
+    current: Wanted,
+    /// What is on disk of it; nothing when it was never started.
+    record: Option<Record>,
+    /// Processes that may be left of it and that nobody watches.
+    strays: Vec<Identity>,
+    doing: Doing,
+    /// Whether it does its work; nothing while that is not the question.
+    vitals: Option<Vitals>,
+    /// Whether it is to become something else than it is.
+    pending: Pending,
+    row: Row,
+    /// Processes were here of which nobody could say what they were; they were ended.
+    repaired: bool,
+    /// When its log and its record are looked at again.
+    look: Instant,
+}
+
+/// What came of its starts since it was to be what it is.
+#[derive(Debug, Default)]
+struct Row {
     /// Ends in a row.
     ends: u32,
+    /// Whether it was started at all since it was declared so: a start after that is counted.
+    started: bool,
+    /// Why it does not run, or not well; until it is good.
+    trouble: Option<String>,
+    /// Its last start did not come to a process.
+    cannot_start: bool,
+    /// It was bad, and there is nothing to go back to; or its host refuses it. It is tried again all the same.
+    gave_up: bool,
 }
 
 /// What an instance is doing.
 #[derive(Debug)]
-pub(crate) enum Doing {
-    /// Being started.
-    Start,
-    /// Running.
-    Watch(Process),
-    /// Waiting to be started.
-    Wait(Duration),
+enum Doing {
+    /// It has no process, and is not about to have one but by an order.
+    Nothing,
+    /// It has one, since then.
+    Watch(Box<Process>, Instant),
+    /// It is started again then.
+    Wait(Instant),
     /// It ended, and for good.
     Rest,
 }
 
+/// Whether an instance is to become something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    No,
+    /// When it is its turn.
+    Turn,
+    /// Its host refused what that takes; it is tried again then.
+    Later(Instant),
+}
+
+/// How often log and record are looked at: nothing tells when a log is full, or a file removed.
+const LOOK: Duration = Duration::from_secs(2);
+
 impl Instance {
-    pub(crate) const fn new(
-        host: Arc<Host>,
-        board: Board,
+    /// One that is not here, or as an earlier agent left it.
+    pub(crate) fn new(
+        around: Surroundings,
         module: ModuleName,
-        desired: watch::Receiver<Desired>,
-        restarts: Option<u32>,
+        found: Option<Found>,
+        wanted: watch::Receiver<Wanted>,
+        told: watch::Sender<Told>,
     ) -> Self {
-        Self {
-            host,
-            board,
+        let mut instance = Self {
+            around,
             module,
-            desired,
-            restarts,
-            ends: 0,
+            wanted,
+            told,
+            current: Wanted::default(),
+            record: None,
+            strays: vec![],
+            doing: Doing::Nothing,
+            vitals: None,
+            pending: Pending::No,
+            row: Row::default(),
+            repaired: false,
+            look: Instant::now() + LOOK,
+        };
+        match found {
+            Some(Found::Known(record)) => instance.adopt(*record),
+            Some(Found::Unknown(strays)) => instance.strays = strays,
+            None => {}
         }
+        instance
     }
 
-    /// Lives until asked to stop; `tried` hears of the first attempt to start, `gone` of the stop. Not to be cancelled
-    /// while a start is on its way but by the end of the runtime: nothing but the record would know of the process.
-    pub(crate) async fn live(
-        mut self,
-        mut doing: Doing,
-        mut stop: watch::Receiver<bool>,
-        tried: oneshot::Sender<Result<(), RuntimeError>>,
-        gone: oneshot::Sender<Result<(), RuntimeError>>,
-    ) {
-        let mut tried = Some(tried);
-        loop {
-            doing = match doing {
-                Doing::Start => {
-                    let (next, outcome) = self.start().await;
-                    if let Some(tried) = tried.take() {
-                        // Who asked may have been told to ask for something newer.
-                        drop(tried.send(outcome));
-                    }
-                    next
-                }
-                Doing::Watch(mut process) => {
-                    let since = Instant::now();
-                    tokio::select! {
-                        biased;
-                        () = asked(&mut stop) => return self.stop(process, gone).await,
-                        () = process.ended() => self.after(&mut process, since.elapsed()).await,
-                        never = bound_log(&self.host, &self.module) => match never {},
-                    }
-                }
-                Doing::Wait(wait) => tokio::select! {
-                    biased;
-                    () = asked(&mut stop) => break,
-                    () = sleep(wait) => Doing::Start,
-                },
-                Doing::Rest => {
-                    asked(&mut stop).await;
-                    break;
-                }
-            };
-        }
-        // Nobody waits when the runtime ends.
-        drop(gone.send(self.host.forget(&self.module)));
-    }
-
-    async fn start(&mut self) -> (Doing, Result<(), RuntimeError>) {
-        let desired = self.desired.borrow().clone();
-        let release = desired.workload.release.clone();
-        let host = Arc::clone(&self.host);
-        let restarts = self
-            .restarts
-            .map_or(0, |restarts| restarts.saturating_add(1));
-        let started =
-            tokio::task::spawn_blocking(move || start_recorded(&host, &desired, restarts))
-                .await
-                .unwrap_or(Err(StartError::Host(RuntimeError::Closed)));
-        match started {
-            Ok(started) => {
-                let process = Process::own(started, self.host.marks_of(&self.module));
-                info!(module = %self.module, pid = process.number(), restarts, "started");
-                self.restarts = Some(restarts);
-                self.board.set(
-                    &self.module,
-                    board::running(&release, process.number(), restarts),
-                );
-                (Doing::Watch(process), Ok(()))
+    /// Goes on with what an earlier agent left.
+    fn adopt(&mut self, mut record: Record) {
+        self.row.started = true;
+        let over = !Ending::Unknown.starts_again(record.workload.restart);
+        match &record.phase {
+            Phase::Running(process) if process.runs() || over => {
+                let process = Process::adopt(*process, self.around.host.marks_of(&self.module));
+                self.doing = Doing::Watch(Box::new(process), Instant::now());
             }
-            Err(refused) => {
-                let reason = refused.to_string();
-                warn!(module = %self.module, reason, "could not be started");
-                let wait = self.wait(Duration::ZERO);
-                self.board.set(
-                    &self.module,
-                    board::idle(
-                        &release,
-                        ModuleState::Failed,
-                        self.restarts.unwrap_or(0),
-                        Some(reason),
-                    ),
-                );
-                let outcome = match refused {
-                    StartError::Host(refused) => Err(refused),
-                    StartError::Program { .. } => Ok(()),
-                };
-                (Doing::Wait(wait), outcome)
+            Phase::Running(process) => {
+                self.strays = vec![*process];
+                record.last_exit = Some(self.exit(Ending::Unknown.to_string()));
             }
-        }
-    }
-
-    /// Decides what follows the end of a process, once nothing of its group is left to meet the next.
-    async fn after(&mut self, process: &mut Process, lived: Duration) -> Doing {
-        let pace = self.host.config.pace;
-        if let Err(left) = process.stop(&self.module, pace.grace).await {
-            warn!(module = %self.module, reason = %left, "something of its group goes on");
-        }
-        let ending = process.reap();
-        let workload = self.desired.borrow().workload.clone();
-        let again = ending.starts_again(workload.restart);
-        warn!(module = %self.module, pid = process.number(), %ending, again, "ended");
-        let restarts = self.restarts.unwrap_or(0);
-        let report =
-            |state| board::idle(&workload.release, state, restarts, Some(ending.to_string()));
-        if again {
-            let wait = self.wait(lived);
-            self.board.set(&self.module, report(ModuleState::Backoff));
-            return Doing::Wait(wait);
-        }
-        self.board.set(&self.module, report(ModuleState::Ended));
-        let record = Record {
-            workload,
-            restarts,
-            at: (self.host.config.now)(),
-            phase: Phase::Ended {
-                reason: ending.to_string(),
+            Phase::Gone if over => {
+                let reason = Ending::Unknown.to_string();
+                record.last_exit = Some(self.exit(reason.clone()));
+                record.phase = Phase::Ended { reason };
+                self.doing = Doing::Rest;
+            }
+            Phase::Gone => record.last_exit = Some(self.exit(Ending::Unknown.to_string())),
+            Phase::Ended { .. } => self.doing = Doing::Rest,
+            // It never came to be.
+            Phase::Starting { .. } => match record.restarts.checked_sub(1) {
+                Some(before) => record.restarts = before,
+                None => self.row.started = false,
             },
+        }
+        self.record = Some(record);
+    }
+
+    /// What is here, for the plan.
+    fn observed(&self) -> Option<Observed> {
+        let (workload, rejected) = match &self.record {
+            Some(record) => {
+                let rejected = record.rejected.as_ref();
+                let rejected = rejected.map(|rejected| rejected.workload.clone());
+                (Some(record.workload.clone()), rejected)
+            }
+            None if self.strays.is_empty() => return None,
+            None => (None, None),
         };
-        if let Err(unwritten) = self.host.write(&record) {
-            warn!(module = %self.module, reason = %unwritten, "its end is not on disk; a later agent will not know how it ended");
-        }
-        Doing::Rest
-    }
-
-    /// How long to wait now that it ended after it `lived`.
-    fn wait(&mut self, lived: Duration) -> Duration {
-        let config = &self.host.config;
-        self.ends = config.pace.ends(self.ends, lived);
-        config.pace.wait(self.ends, config.seed, &self.module)
-    }
-
-    async fn stop(&self, mut process: Process, gone: oneshot::Sender<Result<(), RuntimeError>>) {
-        let grace = self.host.config.pace.grace;
-        if let Err(left) = process.stop(&self.module, grace).await {
-            // Nobody waits when the runtime ends; here as below.
-            drop(gone.send(Err(left)));
-            return process.outlast().await;
-        }
-        let ending = process.reap();
-        info!(module = %self.module, pid = process.number(), %ending, "stopped");
-        drop(gone.send(self.host.forget(&self.module)));
-    }
-}
-
-/// Ends whatever is left of `processes`, which nobody supervises, and forgets their instance.
-pub(crate) async fn discard(
-    host: &Host,
-    module: &ModuleName,
-    processes: Vec<Identity>,
-) -> Result<(), RuntimeError> {
-    for identity in processes {
-        let process = Process::adopt(identity, host.marks_of(module));
-        process.stop(module, host.config.pace.grace).await?;
-        info!(%module, pid = process.number(), "stopped");
-    }
-    host.forget(module)
-}
-
-/// Keeps an instance's log from growing without bound, for as long as it is polled.
-async fn bound_log(host: &Arc<Host>, module: &ModuleName) -> Infallible {
-    loop {
-        sleep(LOG_LOOK).await;
-        let (host, module) = (Arc::clone(host), module.clone());
-        let bound = move || match host.bound_log(&module) {
-            Ok(()) => {}
-            Err(refused) => warn!(%module, %refused, "its log grows"),
+        let standing = match self.doing {
+            Doing::Nothing => Standing::Lost,
+            Doing::Watch(..) | Doing::Wait(_) | Doing::Rest => Standing::Held,
         };
-        // It fails only when the runtime ends.
-        drop(tokio::task::spawn_blocking(bound).await);
+        Some(Observed {
+            module: self.module.clone(),
+            workload,
+            standing,
+            rejected,
+        })
     }
-}
 
-/// How often the length of a log is looked at: nothing tells when it is reached.
-const LOG_LOOK: Duration = Duration::from_secs(2);
-
-/// Returns once a stop was asked for; never, when the runtime ends instead.
-async fn asked(stop: &mut watch::Receiver<bool>) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// Why an instance was not started.
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error(transparent)]
-    Host(#[from] RuntimeError),
-    #[error("{}", program_reason(.program, .source))]
-    Program { program: String, source: io::Error },
-}
-
-fn program_reason(program: &str, source: &io::Error) -> String {
-    match source.kind() {
-        io::ErrorKind::NotFound => format!(
-            "program {program:?} was not found, or the interpreter its first line names; install it or correct the \
-             command"
-        ),
-        io::ErrorKind::PermissionDenied => {
-            format!("program {program:?} may not be executed; set its mode or correct the command")
-        }
-        _ => format!("program {program:?} could not be started: {source}"),
-    }
-}
-
-/// Starts a process such that at no moment it is unknown to the next agent: its mark is on disk before it exists.
-fn start_recorded(host: &Host, desired: &Desired, restarts: u32) -> Result<Started, StartError> {
-    let module = desired.module();
-    let mark = host.new_mark(module)?;
-    let mut record = Record {
-        workload: desired.workload.clone(),
-        restarts,
-        at: (host.config.now)(),
-        phase: Phase::Starting { mark: mark.clone() },
-    };
-    host.write(&record)?;
-    let log = host.open_log(module)?;
-    let files = host.make_files(module)?;
-    let started = process::start(host, desired, &mark, &files, log).map_err(|source| {
-        let program = desired
-            .workload
-            .run
-            .argv()
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        StartError::Program { program, source }
-    })?;
-    record.phase = Phase::Running(started.identity);
-    match host.write(&record) {
-        Ok(()) => Ok(started),
-        Err(unwritten) => {
-            started.abandon();
-            Err(unwritten.into())
+    /// Takes the newest order.
+    async fn take(&mut self) {
+        let wanted = self.wanted.borrow_and_update().clone();
+        self.current = wanted;
+        self.pending = Pending::No;
+        let Some(desired) = &self.current.desired else {
+            return self.leave().await;
+        };
+        if step(self.observed().as_ref(), &desired.workload).is_none() {
+            let wanted = desired.workload.clone();
+            self.keep(&wanted).await;
+        } else {
+            self.pending = Pending::Turn;
+            self.show();
         }
     }
-}
 
-impl Doing {
-    /// What an instance is doing that an earlier agent left in `phase`, and that is to be kept.
-    /// `mark` is how its marks begin.
-    pub(crate) fn adopted(phase: &Phase, mark: String) -> (Self, Option<String>) {
-        match phase {
-            Phase::Running(process) => (Self::Watch(Process::adopt(*process, mark)), None),
-            Phase::Ended { reason } => (Self::Rest, Some(reason.clone())),
-            Phase::Gone => (Self::Rest, Some(Ending::Unknown.to_string())),
-            Phase::Starting { .. } => (Self::Start, None),
+    /// Goes on with what is here: it is what is wanted, or what came back in its place.
+    async fn keep(&mut self, wanted: &Workload) {
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        let rejected = record.rejects(wanted);
+        if !rejected {
+            let asked_otherwise = record.workload.health != wanted.health;
+            if asked_otherwise {
+                record.workload.health.clone_from(&wanted.health);
+                self.vitals = None;
+            }
+            if record.rejected.take().is_some() || asked_otherwise {
+                self.write("a later agent will take it for what it was");
+            }
         }
+        if let Some(record) = &self.record
+            && self.vitals.is_none()
+            && matches!(self.doing, Doing::Watch(..))
+        {
+            let vitals = if record.good {
+                Vitals::good(&record.workload)
+            } else {
+                self.trial(&record.workload)
+            };
+            self.vitals = Some(vitals);
+            self.heard(Input::Started).await;
+        }
+        self.show();
+        if self.is_decided() {
+            self.settle(None);
+        }
+    }
+
+    fn trial(&self, workload: &Workload) -> Vitals {
+        Vitals::trial(workload, self.around.host.config.pace.settle)
+    }
+
+    /// Whether there is nothing to wait for: it is good, or was tried, or rests.
+    fn is_decided(&self) -> bool {
+        let good = self.record.as_ref().is_some_and(|record| record.good);
+        good || self.row.gave_up || matches!(self.doing, Doing::Rest)
+    }
+
+    /// Says that the order was done, as far as it can be, and lets those start that come after this one.
+    fn settle(&self, refused: Option<RuntimeError>) {
+        if self.pending == Pending::Turn {
+            return;
+        }
+        if let Some(desired) = &self.current.desired {
+            self.around.gate.open(&desired.workload);
+        }
+        let order = self.current.order;
+        self.told.send_modify(|told| {
+            if told.order < order {
+                told.order = order;
+                told.refused = refused;
+            }
+        });
+    }
+
+    /// Writes down what is known; `lost` is what it means that it is not.
+    fn write(&mut self, lost: &'static str) {
+        let now = (self.around.host.config.now)();
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        record.at = now;
+        if let Err(unwritten) = self.around.host.write(record) {
+            warn!(module = %self.module, reason = %unwritten, lost, "what became of it is not on disk");
+        }
+    }
+
+    fn exit(&self, how: String) -> LastExit {
+        let at = (self.around.host.config.now)();
+        LastExit { at, how }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mesh_control::convergence::Rollout;
 use mesh_model::ModuleName;
 
 /// The runtime's waits.
@@ -13,17 +14,20 @@ pub struct Pace {
     pub longest: Duration,
     /// A process that ran this long begins a new row.
     pub healthy: Duration,
+    /// A process that nobody asks for its health is good once it ran this long.
+    pub settle: Duration,
     /// Between SIGTERM and SIGKILL, and how long SIGKILL is given to work.
     pub grace: Duration,
 }
 
 impl Default for Pace {
-    /// One second doubling to a minute, reset by a healthy minute; ten seconds to end in.
+    /// One second doubling to a minute, reset by a healthy minute; three seconds to be good, ten to end in.
     fn default() -> Self {
         Self {
             first: Duration::from_secs(1),
             longest: Duration::from_mins(1),
             healthy: Duration::from_mins(1),
+            settle: Rollout::SETTLE,
             grace: Duration::from_secs(10),
         }
     }

@@ -57,18 +57,11 @@ pub(crate) fn start(
         let what = "an image is run by a container engine, and this runtime runs plain processes";
         return Err(io::Error::new(io::ErrorKind::Unsupported, what));
     };
-    let base = host
-        .config
-        .base_env
-        .iter()
-        .filter(|(name, _)| BASE_ENV.contains(&name.as_str()));
     let mut child = Command::new(program)
         .args(args)
         .current_dir(files)
         .env_clear()
-        .envs(base)
-        .envs(&desired.workload.env)
-        .envs(&desired.extra_env)
+        .envs(environment(host, desired))
         .env(MARK, mark)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -83,6 +76,19 @@ pub(crate) fn start(
     child.kill()?;
     child.wait()?;
     Err(io::Error::other("the started process is not in /proc"))
+}
+
+/// What a process of `desired` is told: of the agent's environment what every program may need, what was declared, and what
+/// the agent adds.
+pub(crate) fn environment<'a>(
+    host: &'a Host,
+    desired: &'a Desired,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let base = host.config.base_env.iter();
+    base.filter(|(name, _)| BASE_ENV.contains(&name.as_str()))
+        .chain(&desired.workload.env)
+        .chain(&desired.extra_env)
+        .map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 /// A process that is watched.
@@ -145,12 +151,6 @@ impl Process {
             .as_mut()
             .and_then(|child| child.wait().ok())
             .map_or(Ending::Unknown, Ending::from)
-    }
-
-    /// Waits for one that could not be ended, for as long as it takes, so that it does not stay as a zombie.
-    pub(crate) async fn outlast(mut self) {
-        self.ended().await;
-        self.reap();
     }
 
     /// Ends it and whatever is left of its group: asked first, then not.

@@ -1,19 +1,17 @@
-//! The one loop that changes what the host runs: takes the newest order, plans, carries out.
+//! The one loop that takes orders: plans, tells each module's instance what it is to be, and waits until that was tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mesh_control::convergence::{Observed, Standing, Step, plan};
+use mesh_control::convergence::{Observed, Step, plan};
 use mesh_model::{ModuleName, ModuleState, Workload};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tracing::info;
 
-use crate::board::{self, Board};
+use crate::board;
 use crate::found::Found;
-use crate::host::Host;
-use crate::instance::{Doing, Instance, discard};
-use crate::proc::Identity;
-use crate::record::Phase;
+use crate::instance::{Instance, Surroundings, Told, Wanted};
 use crate::{Desired, RuntimeError};
 
 /// What is to run from now on.
@@ -33,33 +31,26 @@ pub(crate) struct Done {
 /// Everything on the host that is the mesh's.
 #[derive(Debug)]
 pub(crate) struct Reconciler {
-    host: Arc<Host>,
-    board: Board,
+    around: Surroundings,
     slots: BTreeMap<ModuleName, Slot>,
     tasks: JoinSet<()>,
 }
 
 #[derive(Debug)]
 enum Slot {
+    /// As an earlier agent left it; nothing of it is touched before the first order.
     Found(Found),
-    Supervised(Supervised),
-}
-
-#[derive(Debug)]
-struct Supervised {
-    desired: watch::Sender<Desired>,
-    stop: watch::Sender<bool>,
-    gone: oneshot::Receiver<Result<(), RuntimeError>>,
+    /// Its instance is told what it is to be, and tells what it is.
+    Told(watch::Sender<Wanted>, watch::Receiver<Told>),
 }
 
 impl Reconciler {
-    pub(crate) fn new(host: Host, board: Board, found: Vec<(ModuleName, Found)>) -> Self {
+    pub(crate) fn new(around: Surroundings, found: Vec<(ModuleName, Found)>) -> Self {
         for (module, found) in &found {
-            board.set(module, found.report());
+            around.board.set(module, found.report());
         }
         Self {
-            host: Arc::new(host),
-            board,
+            around,
             slots: found
                 .into_iter()
                 .map(|(module, found)| (module, Slot::Found(found)))
@@ -76,228 +67,157 @@ impl Reconciler {
     ) {
         while orders.changed().await.is_ok() {
             let order = orders.borrow_and_update().clone();
-            while self.tasks.try_join_next().is_some() {}
-            if let Progress::Done(refused) = self.carry_out(&order.desired, &orders).await {
-                done.send_replace(Done {
-                    number: order.number,
-                    refused,
-                });
-            }
+            let mut newer = orders.clone();
+            let refused = tokio::select! {
+                biased;
+                // Whoever was told something goes on with it until he is told otherwise.
+                _ = newer.changed() => continue,
+                refused = self.carry_out(&order) => refused,
+            };
+            self.let_go();
+            done.send_replace(Done {
+                number: order.number,
+                refused,
+            });
         }
     }
 
-    async fn carry_out(
-        &mut self,
-        desired: &[Desired],
-        orders: &watch::Receiver<Order>,
-    ) -> Progress {
-        let wanted: BTreeMap<&ModuleName, &Desired> = desired
+    /// Returns when every step was tried, with the first refusal. May be dropped for a newer order.
+    async fn carry_out(&mut self, order: &Order) -> Option<RuntimeError> {
+        let wanted: BTreeMap<&ModuleName, &Desired> = order
+            .desired
             .iter()
             .map(|desired| (desired.module(), desired))
             .collect();
-        let workloads: Vec<Workload> = desired
-            .iter()
+        let workloads: Vec<Workload> = wanted
+            .values()
             .map(|desired| desired.workload.clone())
             .collect();
         let observed = self.observe();
         let steps = plan(&observed, &workloads);
+        for step in &steps {
+            info!(order = order.number, ?step, "to do");
+        }
+        self.announce(&wanted);
 
-        let mut refused = None;
+        // What ends does so before anything starts, and may have to start anew.
+        let ending = order.number.saturating_mul(2);
+        let starting = ending.saturating_add(1);
         let touched: BTreeSet<&ModuleName> = steps.iter().map(|step| step.module()).collect();
         for (module, desired) in &wanted {
             if !touched.contains(module) {
-                self.keep(module, desired);
+                self.tell(module, starting, Some(desired));
             }
         }
         let stops = steps.iter().filter_map(|step| match step {
-            Step::Stop(module) | Step::Replace(module) => Some((*module).clone()),
-            Step::Start(_) => None,
+            Step::Stop(module) => Some(*module),
+            Step::Start(_) | Step::Replace(_) => None,
         });
-        let left = self.stop(stops.collect(), &mut refused).await;
-        self.announce(&wanted);
-        for step in steps {
-            let (Step::Start(module) | Step::Replace(module)) = step else {
-                continue;
-            };
-            let Some(desired) = wanted.get(module).filter(|_| !left.contains(module)) else {
-                continue;
-            };
-            if orders.has_changed().unwrap_or(true) {
-                return Progress::Superseded;
-            }
-            if let Err(error) = self.start(desired).await {
-                refused.get_or_insert(error);
+        let stops: BTreeSet<&ModuleName> = stops.collect();
+        for module in &stops {
+            self.tell(module, ending, None);
+        }
+        let refused = self.settled(stops, ending).await;
+        // What could not be ended is not started a second time.
+        let goes = |module: &ModuleName| !refused.contains_key(module);
+        for step in steps.iter().filter(|step| goes(step.module())) {
+            if let Step::Start(module) | Step::Replace(module) = step
+                && let Some(desired) = wanted.get(module)
+            {
+                self.tell(module, starting, Some(desired));
             }
         }
-        Progress::Done(refused)
+        let waited: Vec<&ModuleName> = wanted
+            .keys()
+            .copied()
+            .filter(|module| goes(module))
+            .collect();
+        let tried = self.settled(waited, starting).await;
+        refused.into_values().chain(tried.into_values()).next()
     }
 
     fn observe(&self) -> Vec<Observed> {
-        let observe = |(module, slot): (&ModuleName, &Slot)| match slot {
-            Slot::Found(found) => found.observed(module),
-            Slot::Supervised(supervised) => Observed {
-                module: module.clone(),
-                workload: Some(supervised.desired.borrow().workload.clone()),
-                standing: Standing::Held,
-                rejected: None,
-            },
+        let slots = self.slots.iter();
+        slots
+            .filter_map(|(module, slot)| match slot {
+                Slot::Found(found) => Some(found.observed(module)),
+                Slot::Told(_, told) => told.borrow().observed.clone(),
+            })
+            .collect()
+    }
+
+    /// Tells a module's instance what it is to be.
+    fn tell(&mut self, module: &ModuleName, order: u64, desired: Option<&Desired>) {
+        let wanted = Wanted {
+            order,
+            desired: desired.cloned(),
         };
-        self.slots.iter().map(observe).collect()
+        let found = match self.slots.remove(module) {
+            Some(Slot::Told(tell, told)) => {
+                tell.send_replace(wanted);
+                self.slots.insert(module.clone(), Slot::Told(tell, told));
+                return;
+            }
+            Some(Slot::Found(found)) => Some(found),
+            None => None,
+        };
+        let (tell, orders) = watch::channel(wanted);
+        let (tells, told) = watch::channel(Told::default());
+        let around = self.around.clone();
+        let instance = Instance::new(around, module.clone(), found, orders, tells);
+        self.tasks.spawn(instance.live());
+        self.slots.insert(module.clone(), Slot::Told(tell, told));
     }
 
-    /// Goes on with what runs as it should.
-    fn keep(&mut self, module: &ModuleName, desired: &Desired) {
-        match self.slots.remove(module) {
-            Some(Slot::Supervised(supervised)) => {
-                supervised.desired.send_replace(desired.clone());
-                self.slots
-                    .insert(module.clone(), Slot::Supervised(supervised));
-            }
-            Some(Slot::Found(Found::Known(record))) => {
-                let (doing, reason) = Doing::adopted(&record.phase, self.host.marks_of(module));
-                if let Some(reason) = reason {
-                    let release = &desired.workload.release;
-                    let report =
-                        board::idle(release, ModuleState::Ended, record.restarts, Some(reason));
-                    self.board.set(module, report);
-                }
-                drop(self.supervise(desired, doing, Some(record.restarts)));
-            }
-            // What nobody knows is never kept: it is no desired workload.
-            Some(slot @ Slot::Found(Found::Unknown(_))) => {
-                self.slots.insert(module.clone(), slot);
-            }
-            None => {}
-        }
-    }
-
-    /// Ends all of `modules` side by side; the answer is which are still there.
-    async fn stop(
-        &mut self,
-        modules: Vec<ModuleName>,
-        refused: &mut Option<RuntimeError>,
-    ) -> BTreeSet<ModuleName> {
-        let mut stopping = vec![];
+    /// Waits until each of these has done what it can for an order. The answer is which of them were refused something.
+    async fn settled(
+        &self,
+        modules: impl IntoIterator<Item = &ModuleName>,
+        order: u64,
+    ) -> BTreeMap<ModuleName, RuntimeError> {
+        let mut refused = BTreeMap::new();
         for module in modules {
-            let gone = match self.slots.remove(&module) {
-                Some(Slot::Supervised(supervised)) => {
-                    supervised.stop.send_replace(true);
-                    supervised.gone
-                }
-                Some(Slot::Found(found)) => self.discard(&module, found.processes()),
-                None => continue,
-            };
-            stopping.push((module, gone));
-        }
-        let mut left = BTreeSet::new();
-        for (module, gone) in stopping {
-            let Err(error) = gone.await.unwrap_or(Err(RuntimeError::Closed)) else {
+            let Some(Slot::Told(_, told)) = self.slots.get(module) else {
                 continue;
             };
-            self.board.explain(&module, error.to_string());
-            refused.get_or_insert(error);
-            // Its record is still there, and so it is found again.
-            match Found::again(&self.host, &module) {
-                Ok(Some(found)) => {
-                    self.slots.insert(module.clone(), Slot::Found(found));
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    refused.get_or_insert(error);
-                }
+            let mut told = told.clone();
+            let settled = told.wait_for(|told| told.order >= order).await;
+            let error = match settled {
+                Ok(told) => told.refused.clone(),
+                Err(_) => Some(RuntimeError::Closed),
+            };
+            if let Some(error) = error {
+                refused.insert(module.clone(), error);
             }
-            left.insert(module);
         }
-        left
-    }
-
-    fn discard(
-        &mut self,
-        module: &ModuleName,
-        processes: Vec<Identity>,
-    ) -> oneshot::Receiver<Result<(), RuntimeError>> {
-        let (tell, gone) = oneshot::channel();
-        let (host, module) = (Arc::clone(&self.host), module.clone());
-        self.tasks.spawn(async move {
-            // Nobody waits when the runtime ends.
-            drop(tell.send(discard(&host, &module, processes).await));
-        });
-        gone
+        refused
     }
 
     /// Says of everything that is to be started that it waits for its turn, and no more of what is neither here nor
     /// wanted: an order that was superseded may have named it.
     fn announce(&self, wanted: &BTreeMap<&ModuleName, &Desired>) {
+        let board = &self.around.board;
         for (module, desired) in wanted {
             if !self.slots.contains_key(*module) {
-                let report = board::idle(&desired.workload.release, ModuleState::Starting, 0, None);
-                self.board.set(module, report);
+                let report = board::idle(&desired.workload.release, ModuleState::Starting);
+                board.set(module, report);
             }
         }
-        for module in self.board.states().keys() {
+        for module in board.states().keys() {
             if !self.slots.contains_key(module) && !wanted.contains_key(module) {
-                self.board.remove(module);
+                board.remove(module);
             }
         }
     }
 
-    /// Starts one, and returns when that was tried.
-    async fn start(&mut self, desired: &Desired) -> Result<(), RuntimeError> {
-        let mut restarts = None;
-        if let Some(Slot::Found(found)) = self.slots.remove(desired.module()) {
-            if let Found::Known(record) = &found {
-                restarts = match record.phase {
-                    // It never came to be.
-                    Phase::Starting { .. } => record.restarts.checked_sub(1),
-                    _ => Some(record.restarts),
-                };
+    /// Lets go of the instances of what is neither here nor wanted.
+    fn let_go(&mut self) {
+        self.slots.retain(|_, slot| match slot {
+            Slot::Found(_) => true,
+            Slot::Told(wanted, told) => {
+                wanted.borrow().desired.is_some() || told.borrow().observed.is_some()
             }
-            let processes = found.processes();
-            let module = desired.module();
-            if let Err(left) = discard(&self.host, module, processes).await {
-                self.board.explain(module, left.to_string());
-                self.slots.insert(module.clone(), Slot::Found(found));
-                return Err(left);
-            }
-        }
-        self.supervise(desired, Doing::Start, restarts)
-            .await
-            .unwrap_or(Err(RuntimeError::Closed))
+        });
+        while self.tasks.try_join_next().is_some() {}
     }
-
-    fn supervise(
-        &mut self,
-        desired: &Desired,
-        doing: Doing,
-        restarts: Option<u32>,
-    ) -> oneshot::Receiver<Result<(), RuntimeError>> {
-        let module = desired.module().clone();
-        let (stop, stopped) = watch::channel(false);
-        let (tried, first) = oneshot::channel();
-        let (tell, gone) = oneshot::channel();
-        let (desired, wanted) = watch::channel(desired.clone());
-        let instance = Instance::new(
-            Arc::clone(&self.host),
-            self.board.clone(),
-            module.clone(),
-            wanted,
-            restarts,
-        );
-        self.tasks.spawn(instance.live(doing, stopped, tried, tell));
-        let supervised = Supervised {
-            desired,
-            stop,
-            gone,
-        };
-        self.slots.insert(module, Slot::Supervised(supervised));
-        first
-    }
-}
-
-/// How an order ended.
-enum Progress {
-    /// Every step was tried; the first refusal, if any was.
-    Done(Option<RuntimeError>),
-    /// A newer one is there.
-    Superseded,
 }

@@ -35,7 +35,7 @@ impl Pulse {
 }
 
 /// How long lies between two askings: what was declared, and never so little that asking is all a host does.
-pub(super) fn every(health: &Health) -> Duration {
+pub fn every(health: &Health) -> Duration {
     Duration::from_millis(health.every).max(Duration::from_millis(100))
 }
 

@@ -210,3 +210,55 @@ async fn case_d_18d37ac_a_short_run_does_not_begin_the_backoff_anew() {
     let late = waits.iter().skip(3).min().unwrap();
     assert!(*late >= 80_000_000, "{waits:?}");
 }
+
+/// A new release crashes again and again, and nothing goes back.
+/// <https://github.com/containrrr/watchtower/issues/90>
+#[tokio::test]
+async fn case_c_3e010d9_a_release_that_crashes_gives_way_to_the_one_that_was_good() {
+    let host = TestHost::new();
+    let runtime = host.open().await;
+    let first = runtime.apply(vec![sleeper("m")]).await.unwrap();
+    let mut broken = shell("m", "echo starts; exit 3");
+    broken.workload.release = "2".to_owned();
+    let states = runtime.apply(vec![broken.clone()]).await.unwrap();
+    // Three times, and no more.
+    assert_eq!(host.log("m"), "starts\n".repeat(3));
+    let back = report(&states, "m");
+    let reason = "release 2: exited with status 3; release 1 runs again";
+    assert_eq!(back.reason.as_deref(), Some(reason));
+    assert_eq!((back.release.as_str(), back.restarts), ("1", 0));
+    assert!(runs(pid(&states, "m")) && !runs(pid(&first, "m")));
+    runtime.apply(vec![broken]).await.unwrap();
+    assert_eq!(pid(&runtime.states(), "m"), pid(&states, "m"));
+    assert_eq!(host.log("m").lines().count(), 3);
+}
+
+/// Each change is carried out by itself, and on the way there is too much of some things.
+/// <https://github.com/wasmCloud/wadm/pull/112>
+#[tokio::test]
+async fn case_c_39c6c9c_twenty_orders_in_a_row_end_at_the_last_with_nothing_started_twice() {
+    let host = TestHost::new();
+    let runtime = host.open().await;
+    let names: Vec<_> = (0..20).map(|n| format!("m-{n}")).collect();
+    let one = |name: &String| shell(name, "echo began; exec sleep 300");
+    let orders = (1..=20).map(|count| runtime.apply(names[..count].iter().map(one).collect()));
+    // Each is given before the next, and none is waited for before the last.
+    let mut given: Vec<_> = orders.map(Box::pin).collect();
+    let last = given.pop().unwrap();
+    for order in &mut given {
+        let waker = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(waker);
+        assert!(order.as_mut().poll(&mut context).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let states = last.await.unwrap();
+    assert_eq!(states.len(), 20);
+    for name in &names {
+        assert!(runs(pid(&states, name)));
+        until("it began", || !host.log(name).is_empty()).await;
+        assert_eq!(host.log(name), "began\n", "{name}");
+    }
+    for order in given {
+        assert_eq!(order.await.unwrap(), states);
+    }
+}

@@ -70,6 +70,7 @@ pub(crate) fn config(dir: &Path) -> HostConfig {
             first: Duration::from_millis(40),
             longest: Duration::from_millis(160),
             healthy: Duration::from_secs(20),
+            settle: Duration::from_millis(60),
             grace: Duration::from_millis(400),
         },
         seed: 1,

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod adopting;
 #[cfg(test)]
+mod converging;
+#[cfg(test)]
 mod hand;
 #[cfg(test)]
 mod host;

@@ -96,7 +96,10 @@ async fn what_ended_is_reaped_and_what_it_left_is_ended_before_the_next_start() 
     let child: u32 = host.log("parent").trim().parse().unwrap();
     let parent = pid(&states, "parent");
     kill(parent);
-    until_state(&runtime, "parent", |r| r.restarts == 1).await;
+    until_state(&runtime, "parent", |r| {
+        r.restarts == 1 && r.state == ModuleState::Running
+    })
+    .await;
     assert_eq!(state(parent), None, "it is still there to be reaped");
     assert!(!runs(child), "what it left meets the next");
     let next = pid(&runtime.states(), "parent");
