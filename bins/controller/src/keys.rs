@@ -6,7 +6,9 @@ use anyhow::Context;
 use mesh_auth::keyfile;
 use mesh_auth::keys::{BoxKey, SigningKey, UserKey};
 use mesh_auth::secret::SecretText;
+use mesh_auth::sign::sign;
 use mesh_auth::tls::Authority;
+use mesh_bus::Signer;
 use mesh_model::PublicKey;
 
 use crate::state::Begun;
@@ -25,6 +27,12 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
+    /// Signs as this controller.
+    pub(crate) fn signer(&self) -> Signer {
+        let signing = self.signing.clone();
+        Signer::new(move |message| sign(&signing, message))
+    }
+
     /// Reads the keys of a state directory; makes them where none were begun. `sealing` says whether a secret is kept:
     /// an earlier release made no key for that, and what is sealed to one that is gone opens no more.
     pub(crate) fn open(dir: &Path, begun: Begun, sealing: Begun) -> anyhow::Result<Self> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::FutureExt;
 use mesh_bus::{
-    Both, ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError, Signer,
+    Both, ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError,
 };
 use mesh_control::{Fact, Kept, Settings};
 use mesh_derive::topology::BrokerFacts;
@@ -299,7 +299,6 @@ pub(crate) async fn prepare<B: ControllerBus>(
     let places = reached.reaches.iter();
     settings.places = places.map(|(kind, reach)| (*kind, reach.place())).collect();
     settings.seed = mesh_host::seed();
-    let signing = service.keys.signing.clone();
     Ok(ControllerLoop::new(ControllerParts {
         bus,
         ledger: Arc::new(store.ledger.clone()),
@@ -309,7 +308,7 @@ pub(crate) async fn prepare<B: ControllerBus>(
         mint: SystemMint {
             secrets: service.keys.secrets.clone(),
         },
-        signer: Signer::new(move |message| mesh_auth::sign::sign(&signing, message)),
+        signer: service.keys.signer(),
         clock: mesh_host::now,
     }))
 }
@@ -329,6 +328,11 @@ pub(crate) async fn side_by_side<B: ControllerBus>(
     let mut parts: JoinSet<anyhow::Result<()>> = JoinSet::new();
     let stopping = until(ended.clone());
     parts.spawn(async move { running.run(stopping).await.map_err(explained) });
+    let hearing = surface.hear_logs(until(ended.clone()));
+    parts.spawn(async move {
+        hearing.await;
+        Ok(())
+    });
     let (socket, stopping) = (layout.socket(), until(ended));
     parts.spawn(async move { Ok(mesh_api::serve(&socket, surface, stopping).await?) });
     tracing::info!(socket = %layout.socket().display(), "the controller serves");

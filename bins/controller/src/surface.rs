@@ -1,5 +1,6 @@
 //! What the operator's surface is answered with.
 
+mod logs;
 mod proof;
 mod secrets;
 
@@ -9,16 +10,16 @@ use std::time::Duration;
 
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
-    DoctorReport, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, Schedule,
+    DoctorReport, Label, LogQuery, LogRecords, Move, PlanRequest, RefuseStore, ReportLine, ReportList, Schedule,
     SecretList, SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest, Verified,
     VerifyRequest,
 };
 use mesh_auth::keys::{BoxPublic, SigningPublic, UserKey};
 use mesh_auth::token::Token;
-use mesh_bus::{ControllerBus, ControllerHandle, Gone};
+use mesh_bus::{ControllerBus, ControllerHandle, Gone, LogDesk};
 use mesh_control::{Command, CommandError, Controller, Fact, NodeStatus, Preview, Status};
 use mesh_model::BusKind;
-use mesh_model::{MeshName, NodeName, SeatName, SecretName, TokenId, TokenRecord};
+use mesh_model::{MeshName, ModuleName, NodeName, SeatName, SecretName, TokenId, TokenRecord};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -38,6 +39,7 @@ struct Shared<B> {
     handle: ControllerHandle<SystemMint>,
     bus: Arc<B>,
     ledger: StoreLedger,
+    logs: Arc<LogDesk<B>>,
     pinned: SigningPublic,
     /// What secrets are sealed to as they come.
     sealer: BoxPublic,
@@ -63,8 +65,11 @@ impl<B: ControllerBus> Surface<B> {
         service: &Service<'_>,
         reached: Reached,
     ) -> Self {
+        let signer = service.keys.signer();
+        let logs = LogDesk::new(Arc::clone(&bus), signer, mesh_host::now, mesh_host::seed());
         Self {
             shared: Arc::new(Shared {
+                logs: Arc::new(logs),
                 handle,
                 bus,
                 ledger: service.store.ledger.clone(),
@@ -76,6 +81,15 @@ impl<B: ControllerBus> Surface<B> {
                 faults: Mutex::new(JoinSet::new()),
             }),
         }
+    }
+
+    /// Hears what nodes say of logs, until `stop` is ready.
+    pub(crate) fn hear_logs(
+        &self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let logs = Arc::clone(&self.shared.logs);
+        async move { logs.run(stop).await }
     }
 
     /// The bus a token is to be good on, and how hosts reach that.
@@ -328,6 +342,10 @@ impl<B: ControllerBus> Control for Surface<B> {
         Ok(ReportList {
             items: items.collect(),
         })
+    }
+
+    async fn logs(&self, module: ModuleName, query: LogQuery) -> Result<LogRecords, ApiError> {
+        self.read_logs(module, query).await
     }
 
     async fn doctor(&self) -> Result<DoctorReport, ApiError> {

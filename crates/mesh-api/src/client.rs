@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use mesh_control::{Preview, Status};
-use mesh_model::{NodeName, SeatName, SecretName, TokenId};
+use mesh_model::{ModuleName, NodeName, SeatName, SecretName, TokenId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -20,6 +21,10 @@ use crate::form::{
     PlanRequest, RefuseStore, ReportList, Schedule, SecretList, SecretValue, TokenCreated,
     TokenList, TokenRequest, Verified, VerifyRequest,
 };
+use crate::logs::{LogQuery, LogReader};
+
+/// What drives a connection, for as long as it is kept.
+pub(crate) type Driver = JoinSet<Result<(), hyper::Error>>;
 
 /// Speaks to one controller.
 #[derive(Debug, Clone)]
@@ -154,6 +159,30 @@ impl Client {
         }
     }
 
+    /// Reads a module's log where it runs, for as long as the reader is kept.
+    pub async fn logs(
+        &self,
+        module: &ModuleName,
+        query: &LogQuery,
+    ) -> Result<LogReader, CallError> {
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(query.path(module))
+            .header("host", "mesh")
+            .body(Full::new(Bytes::new()))
+            .map_err(|error| CallError::NotUnderstood(error.to_string()))?;
+        let answered = tokio::time::timeout(self.patience, self.begin(request)).await;
+        let (response, driver) = answered.map_err(|_| CallError::TimedOut(self.patience))??;
+        if response.status().is_success() {
+            return Ok(LogReader::of(response.into_body(), driver));
+        }
+        let broken = |error: hyper::Error| CallError::Broken(error.to_string());
+        let body = response.into_body().collect().await.map_err(broken)?;
+        let envelope: Envelope<ApiError> = serde_json::from_slice(&body.to_bytes())
+            .map_err(|error| CallError::NotUnderstood(error.to_string()))?;
+        Err(envelope.body.into())
+    }
+
     /// Has the controller look at itself.
     pub async fn doctor(&self) -> Result<DoctorReport, CallError> {
         self.get("/v1/doctor").await
@@ -218,6 +247,18 @@ impl Client {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), CallError> {
+        let (response, _driver) = self.begin(request).await?;
+        let success = response.status().is_success();
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| CallError::Broken(error.to_string()))?;
+        Ok((success, body.to_bytes()))
+    }
+
+    /// The head of the answer, and what reads the rest of it.
+    async fn begin(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Driver), CallError> {
         let stream = UnixStream::connect(&self.socket).await;
         let stream = stream.map_err(|error| CallError::Unreachable {
             socket: self.socket.clone(),
@@ -230,8 +271,6 @@ impl Client {
         let mut driver = JoinSet::new();
         driver.spawn(connection);
         let response = sender.send_request(request).await.map_err(broken)?;
-        let success = response.status().is_success();
-        let body = response.into_body().collect().await.map_err(broken)?;
-        Ok((success, body.to_bytes()))
+        Ok((response, driver))
     }
 }

@@ -3,6 +3,7 @@
 mod client;
 mod error;
 mod form;
+mod logs;
 mod server;
 
 pub use client::{CallError, Client};
@@ -13,4 +14,5 @@ pub use form::{
     Schedule, SecretLine, SecretList, SecretValue, TokenCreated, TokenLine, TokenList,
     TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
 };
+pub use logs::{LogQuery, LogReader, LogRecord, LogRecords};
 pub use server::{Caller, Control, ServeError, serve};

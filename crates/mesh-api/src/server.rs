@@ -17,7 +17,7 @@ use axum::routing::{delete, get, post, put};
 use axum::serve::IncomingStream;
 use axum::{Json, Router};
 use mesh_control::{Preview, SECRET_LIMIT, Status};
-use mesh_model::{NodeName, SeatName, SecretName, TokenId};
+use mesh_model::{ModuleName, NodeName, SeatName, SecretName, TokenId};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
@@ -27,6 +27,7 @@ use crate::form::{
     PlanRequest, RefuseStore, ReportList, Schedule, SecretList, SecretValue, TokenCreated,
     TokenList, TokenRequest, Verified, VerifyRequest,
 };
+use crate::logs::{LogQuery, LogRecords, streamed};
 
 /// Who is at the other end of the socket, as the kernel tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,12 @@ pub trait Control: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Answer<Applied>> + Send;
     /// Reports as they stand in the store, of one node or of all.
     fn reports(&self, node: Option<NodeName>) -> impl Future<Output = Answer<ReportList>> + Send;
+    /// Reads a module's log where it runs.
+    fn logs(
+        &self,
+        module: ModuleName,
+        query: LogQuery,
+    ) -> impl Future<Output = Answer<LogRecords>> + Send;
     /// Looks at itself.
     fn doctor(&self) -> impl Future<Output = Answer<DoctorReport>> + Send;
     /// Tries on the live bus what each principal may do, and what it may not.
@@ -210,6 +217,7 @@ fn router<C: Control>(control: C) -> Router {
             put(set_secret::<C>).delete(remove_secret::<C>),
         )
         .route("/reports", get(reports::<C>))
+        .route("/logs/{module}", get(logs::<C>))
         .route("/doctor", get(doctor::<C>))
         .route("/verify", post(verify::<C>))
         .route("/can", post(can::<C>))
@@ -444,6 +452,21 @@ async fn reports<C: Control>(
         Err(error) => Err(error),
     };
     answer("ReportList", reports)
+}
+
+async fn logs<C: Control>(
+    State(control): State<C>,
+    PathParam(module): PathParam<String>,
+    Query(query): Query<LogQuery>,
+) -> Response {
+    let records = match named(&module) {
+        Ok(module) => control.logs(module, query).await,
+        Err(error) => Err(error),
+    };
+    match records {
+        Ok(records) => streamed(records),
+        Err(error) => error.into_response(),
+    }
 }
 
 async fn doctor<C: Control>(State(control): State<C>) -> Response {

@@ -24,9 +24,11 @@ impl Verb {
             Self::Render(_)
             | Self::Module(ModuleVerb::New { .. } | ModuleVerb::Schema { .. })
             | Self::RefuseStore { .. } => &[],
-            Self::Plan { .. } | Self::Reports { .. } | Self::Can(_) | Self::Doctor => {
-                &[Output::Table, Output::Json]
-            }
+            Self::Plan { .. }
+            | Self::Logs(_)
+            | Self::Reports { .. }
+            | Self::Can(_)
+            | Self::Doctor => &[Output::Table, Output::Json],
             Self::Apply(_)
             | Self::Status
             | Self::Node(_)
