@@ -133,9 +133,14 @@ fn said(states: &BTreeMap<ModuleName, ModuleReport>) -> BTreeMap<ModuleName, Mod
 /// What has become of a declaration, from what its modules do.
 pub(super) fn outcome(states: &BTreeMap<ModuleName, ModuleReport>) -> Outcome {
     use mesh_model::ModuleState::{Backoff, Ended, Failed, Pulling, Running, Starting};
-    let broken = states
-        .iter()
-        .find(|(_, report)| matches!(report.state, Backoff | Failed));
+    let broken = |report: &ModuleReport| match report.state {
+        Backoff | Failed => true,
+        // It failed before and is tried again; or what was good before it runs in its place.
+        Pulling | Starting | Running => report.reason.is_some(),
+        // Every end has a reason, and this one is as it should be.
+        Ended => false,
+    };
+    let broken = states.iter().find(|(_, report)| broken(report));
     if let Some((module, report)) = broken {
         let why = report.reason.as_deref().unwrap_or("it does not run");
         let reason = format!("module {module}: {why}");

@@ -444,6 +444,29 @@ fn what_modules_do_is_what_is_reported() {
 }
 
 #[test]
+fn what_failed_before_or_runs_in_place_of_what_was_declared_is_a_failure() {
+    use ModuleState::{Ended, Pulling, Running, Starting};
+    for (kind, word) in [
+        (Running, "failed"),
+        (Starting, "failed"),
+        (Pulling, "failed"),
+        (Ended, "converged"),
+    ] {
+        let mut rig = Rig::new();
+        let _kept = rig.hear(1);
+        let mut states = state(kind);
+        for report in states.values_mut() {
+            report.reason = Some("release 2: exited with status 3; release 1 runs again".into());
+        }
+        let said = reports(&rig.ran(1, states)).remove(0);
+        assert_eq!(said.outcome.word(), word, "{kind:?}");
+        if let Outcome::Failed { reason } = &said.outcome {
+            assert!(reason.contains("release 1 runs again"), "{reason}");
+        }
+    }
+}
+
+#[test]
 fn two_missed_signs_of_life_listen_again_and_a_third_connects_again() {
     let mut rig = Rig::applied();
     let _up = rig.with(|core, now| core.handle_link(true, now));
