@@ -1,5 +1,7 @@
 //! What an apply would change, before it does.
 
+mod changed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
@@ -14,6 +16,7 @@ use crate::amend::{Command, CommandError, amend};
 use crate::controller::Controller;
 use crate::placement::{Mint, MintError, Minted, declarations};
 use crate::spread::shortfalls;
+use changed::differences;
 
 /// What an apply would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,35 +94,6 @@ impl<M: Mint> Controller<M> {
                 .collect(),
         })
     }
-}
-
-fn differences(before: &Declared, after: &Declared) -> Vec<String> {
-    let mut sentences = Vec::new();
-    if before.mesh != after.mesh {
-        sentences.push(format!("the mesh is called {}", after.mesh));
-    }
-    compare("module", &before.modules, &after.modules, &mut sentences);
-    compare("seat", &before.seats, &after.seats, &mut sentences);
-    let (from, to) = (&before.placements, &after.placements);
-    compare("placement of", from, to, &mut sentences);
-    sentences
-}
-
-fn compare<K: Ord + std::fmt::Display, V: PartialEq>(
-    what: &str,
-    before: &BTreeMap<K, V>,
-    after: &BTreeMap<K, V>,
-    sentences: &mut Vec<String>,
-) {
-    for (name, value) in after {
-        match before.get(name) {
-            None => sentences.push(format!("+ {what} {name}")),
-            Some(old) if old != value => sentences.push(format!("~ {what} {name}")),
-            Some(_) => {}
-        }
-    }
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
-    sentences.extend(gone.map(|name| format!("- {what} {name}")));
 }
 
 /// Seats whose queues go, and with a queue whatever nobody has worked yet.
