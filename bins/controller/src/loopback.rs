@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use mesh_agent::{
-    AgentHost, JoinPace, RuntimeKind, StateDir, Surroundings, join, run_over, verifier,
+    AgentHost, ContainerSettings, JoinPace, RuntimeKind, StateDir, Surroundings, container_owner, join, run_over,
+    verifier,
 };
 use mesh_auth::keyfile;
 use mesh_auth::keys::{BoxKey, UserKey};
@@ -41,8 +42,11 @@ pub(crate) async fn run(
     let mut agent = JoinSet::new();
     let local = Local::open(&service.layout.local())?;
     let trusted = verifier(service.keys.signing.public());
+    let owner = container_owner(&service.keys.signing.public(), &local.node);
     agent.spawn(async move {
-        let result = local.serve(&loopback, &handle, trusted, stopped).await;
+        let result = local
+            .serve(&loopback, &handle, (trusted, owner), stopped)
+            .await;
         if let Err(error) = &result {
             tracing::error!(
                 error = format!("{error:#}"),
@@ -96,7 +100,7 @@ impl Local {
         self,
         loopback: &Loopback,
         handle: &ControllerHandle<SystemMint>,
-        trusted: mesh_bus::Verifier,
+        (trusted, owner): (mesh_bus::Verifier, String),
         mut stopped: watch::Receiver<()>,
     ) -> anyhow::Result<()> {
         let key = PublicKey::new(self.key.public().as_str())?;
@@ -121,6 +125,8 @@ impl Local {
             verifier: trusted,
             heartbeat: Duration::from_secs(5),
             runtime: RuntimeKind::Process,
+            containers: ContainerSettings::default(),
+            owner,
             surroundings: Surroundings {
                 node: self.node.clone(),
                 urls: Vec::new(),

@@ -192,6 +192,7 @@ impl Home {
             controller: token.controller.clone(),
             bus: accepted.bus,
             runtime: RuntimeKind::Process,
+            containers: mesh_agent::ContainerSettings::default(),
             heartbeat: AgentConfig::HEARTBEAT,
             state_dir: self.dir.clone(),
         };

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use mesh_auth::keyfile::{KeyFileError, write_public};
 use mesh_auth::keys::SigningPublic;
+use mesh_control::LOST_AFTER;
 use mesh_files::FileError;
 use mesh_model::{BusFacts, BusKind, MeshName, NodeName};
 use serde::{Deserialize, Serialize};
 
 use crate::bus_at;
+use crate::containers::{ContainerSettings, TypedContainers};
 use crate::place::{need_authority, usable};
 
 /// What an agent is told; every path is whole.
@@ -35,6 +37,8 @@ pub struct AgentConfig {
     pub bus: BusFacts,
     /// How modules are run.
     pub runtime: RuntimeKind,
+    /// How those are that are containers.
+    pub containers: ContainerSettings,
     /// Between two signs of life.
     pub heartbeat: Duration,
     /// Where the agent keeps what it must find again.
@@ -45,7 +49,7 @@ pub struct AgentConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuntimeKind {
-    /// As plain processes.
+    /// As they are declared: as plain processes, or as containers.
     #[default]
     Process,
     /// Not at all; every module is said to run.
@@ -118,6 +122,8 @@ struct Typed {
     state_dir: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bus: Option<TypedBus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    containers: Option<TypedContainers>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -186,6 +192,10 @@ impl AgentConfig {
             controller: typed.controller,
             bus,
             runtime: typed.runtime,
+            containers: match typed.containers {
+                Some(typed) => typed.meant().map_err(|(key, why)| value(key, why))?,
+                None => ContainerSettings::default(),
+            },
             heartbeat: match typed.heartbeat {
                 Some(text) => heartbeat(&text).map_err(|why| value("heartbeat", why))?,
                 None => Self::HEARTBEAT,
@@ -215,6 +225,7 @@ impl AgentConfig {
                 domain: self.bus.domain.clone(),
                 account: self.bus.account.clone(),
             }),
+            containers: TypedContainers::of(&self.containers),
         };
         Ok(format!("version = 1\n{}", toml::to_string(&typed)?))
     }
@@ -239,13 +250,17 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
         Ok(duration)
     } else {
         Err(format!(
-            "{text:?} is not between 1s and 10s: a node that is silent for 30s counts as lost"
+            "{text:?} is not between {}s and {}s: a node that is silent for {}s counts as lost",
+            SHORTEST.as_secs(),
+            LONGEST.as_secs(),
+            LOST_AFTER / 1000,
         ))
     }
 }
 
 const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(10);
+/// Three fit into the silence after which a node is lost: two may be lost themselves, or late.
+const LONGEST: Duration = Duration::from_millis(LOST_AFTER / 3);
 
 #[cfg(test)]
 mod tests {
@@ -278,6 +293,31 @@ account = "MESH"
         assert_eq!(config.heartbeat, AgentConfig::HEARTBEAT);
         assert_eq!(config.runtime, RuntimeKind::Process);
         assert_eq!(config.render(Path::new("/etc/mesh")).unwrap(), WRITTEN);
+    }
+
+    /// Too small an interval, and the link flaps when the machine is busy.
+    /// <https://github.com/eclipse-bluechi/bluechi/issues/1041>
+    #[test]
+    fn case_c_27ba0db_no_pause_between_heartbeats_is_too_short_or_too_near_to_being_lost() {
+        for (text, taken) in [
+            ("500ms", false),
+            ("999ms", false),
+            ("1s", true),
+            ("10s", true),
+            ("10001ms", false),
+            ("1h", false),
+        ] {
+            let read = heartbeat(text);
+            assert_eq!(read.is_ok(), taken, "{text}");
+            if let Err(why) = read {
+                assert!(
+                    why.contains("between 1s and 10s: a node that is silent for 30s"),
+                    "{why}"
+                );
+            }
+        }
+        let lost = Duration::from_millis(LOST_AFTER);
+        assert!(lost >= 3 * LONGEST && lost >= 3 * AgentConfig::HEARTBEAT);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub enum DialError {
 pub struct HostDial {
     /// As this node.
     pub node: NodeName,
+    /// When this run of the agent began, in milliseconds.
+    pub session: u64,
     /// What the spread of delays is drawn from.
     pub seed: u64,
 }
@@ -88,7 +90,8 @@ impl HostDial {
             first: mesh_amqp::FirstAttempt::MayFail,
             seed: self.seed,
         };
-        Ok(AmqpNode::connect(&endpoint, &credential, &self.node, dialling).await?)
+        let (node, session) = (&self.node, self.session);
+        Ok(AmqpNode::connect(&endpoint, &credential, node, session, dialling).await?)
     }
 }
 
@@ -155,6 +158,20 @@ impl NodeBus for HostNode {
         match self {
             Self::Nats(node) => node.heartbeat(body).await,
             Self::Amqp(node) => node.heartbeat(body).await,
+        }
+    }
+
+    async fn asked(&self) -> Vec<u8> {
+        match self {
+            Self::Nats(node) => node.asked().await,
+            Self::Amqp(node) => node.asked().await,
+        }
+    }
+
+    async fn say_log(&self, body: Vec<u8>) -> Result<(), BusError> {
+        match self {
+            Self::Nats(node) => node.say_log(body).await,
+            Self::Amqp(node) => node.say_log(body).await,
         }
     }
 

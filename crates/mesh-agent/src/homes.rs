@@ -351,6 +351,31 @@ impl<D: Dial> NodeBus for Homes<D> {
         }
     }
 
+    async fn asked(&self) -> Vec<u8> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let (home, offered) = self.both();
+            let over_offer = async {
+                match &offered {
+                    Some(side) => side.asked().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                Ok(()) = changed.changed() => {}
+                asked = home.asked() => return asked,
+                asked = over_offer => return asked,
+            }
+        }
+    }
+
+    /// Over the bus in use: the controller hears both.
+    async fn say_log(&self, body: Vec<u8>) -> Result<(), BusError> {
+        let ear = Arc::clone(self.sides().ear());
+        ear.dialled()?.say_log(body).await
+    }
+
     async fn listen_again(&self) -> Result<(), BusError> {
         let (home, offered) = self.both();
         let again = async |node: Option<Arc<D::Node>>| match node {

@@ -12,6 +12,7 @@
 
 mod bus_kind;
 mod config;
+mod containers;
 mod dial;
 mod homes;
 mod join;
@@ -24,6 +25,7 @@ mod workloads;
 
 pub use bus_kind::{bus_at, public_on};
 pub use config::{AgentConfig, ReadConfigError, RuntimeKind, WriteConfigError};
+pub use containers::{ContainerSettings, Engine, container_owner};
 pub use dial::{Dial, DialError, HostDial, HostNode, HostReceipt};
 pub use homes::{Homes, HomesParts, HomesReceipt, Kept, PlaceError, PlaceFiles, forget_moves};
 pub use join::{JoinError, JoinPace, join};

@@ -3,23 +3,24 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_auth::creds::{Credentials, CredentialsFileError};
 use mesh_auth::keyfile::{KeyFileError, read_secret};
 use mesh_auth::keys::{BoxKey, KeyTextError, SigningPublic};
 use mesh_auth::sign;
-use mesh_bus::{AgentLoop, AgentParts, NodeBus, Verifier};
+use mesh_bus::{AgentLoop, AgentParts, NodeBus, Verifier, answer_asks};
 use mesh_control::AgentSettings;
 use mesh_model::{BusPlace, NodeName};
-use mesh_runtime::{DryRun, HostConfig, Pace, ProcessRuntime, Runtime, RuntimeError};
+use mesh_runtime::{DryRun, HostConfig, HostRuntime, Pace, Runtime, RuntimeError};
 use tokio::sync::watch;
 
 use crate::memory::with_causes;
 use crate::{
-    AgentConfig, Dial, DialError, DiskMemory, Homes, HomesParts, HostDial, HostWorkloads,
-    LoadError, Place, PlaceError, PlaceFiles, RuntimeKind, StateDir, Surroundings,
-    TakeStateDirError,
+    AgentConfig, ContainerSettings, Dial, DialError, DiskMemory, Homes, HomesParts, HostDial,
+    HostWorkloads, LoadError, Place, PlaceError, PlaceFiles, RuntimeKind, StateDir, Surroundings,
+    TakeStateDirError, container_owner,
 };
 
 /// What an agent needs besides a bus.
@@ -33,6 +34,10 @@ pub struct AgentHost {
     pub heartbeat: Duration,
     /// How modules are run.
     pub runtime: RuntimeKind,
+    /// How those are that are containers.
+    pub containers: ContainerSettings,
+    /// What containers are labelled with, as [`container_owner`](crate::container_owner) gives it.
+    pub owner: String,
     /// Where things are kept.
     pub state: StateDir,
     /// What modules are told.
@@ -89,6 +94,7 @@ pub async fn run(
 ) -> Result<(), RunAgentError> {
     let dial = HostDial {
         node: config.node.clone(),
+        session: mesh_host::now().as_millis(),
         seed: mesh_host::seed(),
     };
     run_by(dial, config, stop).await
@@ -143,6 +149,8 @@ pub(crate) async fn run_by<D: Dial>(
         verifier: verifier(config.controller.clone()),
         heartbeat: config.heartbeat,
         runtime: config.runtime,
+        owner: container_owner(&config.controller, &config.node),
+        containers: config.containers,
         surroundings: surroundings.borrow().clone(),
         node: config.node.clone(),
         state,
@@ -182,7 +190,7 @@ async fn run_told<B: NodeBus>(
 ) -> Result<(), RunAgentError> {
     let memory = DiskMemory::new(host.state.memory());
     let remembered = memory.load_or_set_aside()?;
-    let runtime = open_runtime(host.runtime, &host.state).await?;
+    let runtime = open_runtime(&host).await?;
     let session = mesh_host::now().as_millis();
     let mut settings = AgentSettings::new(host.node.clone(), session);
     settings.heartbeat = u64::try_from(host.heartbeat.as_millis()).unwrap_or(u64::MAX);
@@ -192,16 +200,27 @@ async fn run_told<B: NodeBus>(
         generation = generation.map(tracing::field::display),
         "the agent runs"
     );
+    let (bus, workloads) = (Arc::new(bus), HostWorkloads::new(runtime, surroundings));
+    let answering = answer_asks(
+        Arc::clone(&bus),
+        workloads.logs(),
+        host.node.clone(),
+        host.verifier.clone(),
+        mesh_host::now,
+    );
     let agent = AgentLoop::new(AgentParts {
         bus,
-        workloads: HostWorkloads::new(runtime, surroundings),
+        workloads,
         memory,
         remembered,
         settings,
         verifier: host.verifier,
         clock: mesh_host::now,
     });
-    agent.run(stop).await;
+    tokio::select! {
+        () = agent.run(stop) => {}
+        () = answering => {}
+    }
     tracing::info!(node = %host.node, "the agent stops; what it started goes on running");
     Ok(())
 }
@@ -211,22 +230,24 @@ pub fn verifier(controller: SigningPublic) -> Verifier {
     Verifier::new(move |message, signature| sign::verify(&controller, message, signature).is_ok())
 }
 
-async fn open_runtime(kind: RuntimeKind, state: &StateDir) -> Result<Runtime, RuntimeError> {
-    match kind {
+async fn open_runtime(host: &AgentHost) -> Result<Runtime, RuntimeError> {
+    match host.runtime {
         RuntimeKind::DryRun => Ok(Runtime::DryRun(DryRun::new())),
         RuntimeKind::Process => {
-            let (processes, adopted) = ProcessRuntime::open(HostConfig {
-                dir: state.runtime(),
+            let processes = HostConfig {
+                dir: host.state.runtime(),
                 base_env: mesh_host::base_env(),
                 pace: Pace::default(),
                 seed: mesh_host::seed(),
                 now: mesh_host::now,
-            })
-            .await?;
+            };
+            let (owner, dir) = (host.owner.clone(), host.state.containers());
+            let containers = host.containers.config(owner, dir, &processes);
+            let (runtime, adopted) = HostRuntime::open(processes, containers).await?;
             for found in adopted {
                 tracing::info!(module = %found.module, release = found.release, pid = found.pid, "still runs");
             }
-            Ok(Runtime::Process(processes))
+            Ok(Runtime::Host(Box::new(runtime)))
         }
     }
 }
@@ -264,7 +285,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Phase, Status};
+    use crate::{Engine, Phase, Status};
 
     fn facts() -> BusFacts {
         BusFacts {
@@ -280,6 +301,11 @@ mod tests {
             verifier: verifier(SigningKey::generate().unwrap().public()),
             heartbeat: AgentConfig::HEARTBEAT,
             runtime: RuntimeKind::Process,
+            containers: ContainerSettings {
+                engine: Engine::Off,
+                ..ContainerSettings::default()
+            },
+            owner: "web-1.test".to_owned(),
             surroundings: Surroundings {
                 node: "web-1".parse().unwrap(),
                 urls: vec![],
@@ -365,8 +391,9 @@ mod tests {
         let second = run_until_it_runs(dir.path(), &box_key).await;
         assert_eq!(first, second, "another agent restarts nothing");
 
-        let state = StateDir::take(dir.path()).await.unwrap();
-        let runtime = open_runtime(RuntimeKind::Process, &state).await.unwrap();
+        let runtime = open_runtime(&host(dir.path(), &box_key).await)
+            .await
+            .unwrap();
         runtime.stop_all().await.unwrap();
         assert_eq!(process(dir.path()), None);
     }

@@ -92,6 +92,11 @@ impl StateDir {
     pub fn runtime(&self) -> PathBuf {
         runtime_path(&self.path)
     }
+
+    /// Where the runtime keeps counts of its containers, and which engine it found.
+    pub fn containers(&self) -> PathBuf {
+        containers_path(&self.path)
+    }
 }
 
 /// Whether an agent holds the directory now.
@@ -131,6 +136,10 @@ pub(crate) fn authority_path(dir: &Path, bus: BusKind) -> PathBuf {
 /// Where a state directory's runtime keeps its own.
 pub(crate) fn runtime_path(dir: &Path) -> PathBuf {
     dir.join("runtime")
+}
+
+pub(crate) fn containers_path(dir: &Path) -> PathBuf {
+    dir.join("containers")
 }
 
 /// Makes a directory, and what is missing above it, for its owner alone; takes from others what they have of one that

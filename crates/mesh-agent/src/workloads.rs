@@ -1,6 +1,7 @@
 //! What a node runs: each module with its credential opened and its surroundings told, over this host's runtime.
 
 mod handed;
+mod logs;
 mod prepare;
 
 use std::collections::BTreeMap;
@@ -11,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use mesh_auth::keys::BoxKey;
-use mesh_bus::{States, Workloads};
+use mesh_bus::{Doing, States, Workloads};
 use mesh_model::{BusFacts, Declaration, Generation, ModuleName, NodeName};
 use mesh_runtime::{Desired, Runtime};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 pub use self::handed::HandedFiles;
+use self::logs::HostLogs;
 use self::prepare::{Prepared, Unplaced, failed};
 
 /// What every module of this host is told, and what opens its credential.
@@ -68,6 +70,11 @@ struct Shown {
 }
 
 impl HostWorkloads {
+    /// What its modules say.
+    pub(crate) fn logs(&self) -> HostLogs {
+        HostLogs::of(Arc::clone(&self.shown))
+    }
+
     /// Over a runtime. Must be called within tokio's.
     pub fn new(runtime: Runtime, surroundings: watch::Receiver<Surroundings>) -> Self {
         let mut changes = runtime.changes();
@@ -183,6 +190,10 @@ impl Workloads for HostWorkloads {
 
     fn states(&self) -> watch::Receiver<States> {
         self.shown.states.subscribe()
+    }
+
+    fn doing(&self) -> watch::Receiver<Doing> {
+        self.shown.runtime.doing()
     }
 }
 

@@ -9,5 +9,5 @@ mod stop;
 
 pub use clock::{now, seed};
 pub use log::{LogFormat, log_to_stderr};
-pub use place::{Place, base_env, config_file, how_to_run, search_path, state_dir};
+pub use place::{Place, base_env, config_file, how_to_run, runtime_dir, search_path, state_dir};
 pub use stop::{install_tls, stop_signal};

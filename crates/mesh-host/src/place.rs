@@ -49,6 +49,11 @@ pub fn base_env() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Where programs of this user have their sockets: `$XDG_RUNTIME_DIR`.
+pub fn runtime_dir() -> Option<PathBuf> {
+    variable("XDG_RUNTIME_DIR").map(PathBuf::from)
+}
+
 /// Where programs are looked up.
 pub fn search_path() -> Option<OsString> {
     variable("PATH")

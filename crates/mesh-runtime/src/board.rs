@@ -8,6 +8,9 @@ use tokio::sync::watch;
 /// Every module the runtime knows of: what is desired, and what no longer is but still runs.
 pub type States = BTreeMap<ModuleName, ModuleReport>;
 
+/// How far the runtime is with what takes long, a line for each module: nothing that lasts.
+pub type Doing = BTreeMap<ModuleName, String>;
+
 /// The one place states are kept; clones are the same board.
 #[derive(Debug, Clone)]
 pub(crate) struct Board(watch::Sender<States>);

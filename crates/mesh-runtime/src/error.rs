@@ -56,6 +56,14 @@ pub enum RuntimeError {
         /// Which.
         module: ModuleName,
     },
+    /// A container engine did not do what it was asked.
+    #[error("module {module}: {why}")]
+    Engine {
+        /// For which module.
+        module: ModuleName,
+        /// Why not.
+        why: String,
+    },
     /// The runtime is being dropped.
     #[error("the runtime has ended; open it again")]
     Closed,

@@ -7,6 +7,7 @@
 //! Needs Linux: who a process is, is read from `/proc`.
 
 mod board;
+mod container;
 mod desired;
 mod dry_run;
 mod ending;
@@ -15,6 +16,7 @@ mod found;
 mod gate;
 mod health;
 mod host;
+mod host_runtime;
 mod instance;
 mod logs;
 mod pace;
@@ -26,11 +28,13 @@ mod record;
 mod runtime;
 mod vitals;
 
-pub use board::States;
+pub use board::{Doing, States};
+pub use container::{ContainersConfig, ENGINE_DEADLINE, EngineChoice, STALL, SWEEP};
 pub use desired::{Desired, HANDED_IN_CONTAINER, PullSecret};
 pub use dry_run::DryRun;
 pub use error::RuntimeError;
 pub use host::HostConfig;
+pub use host_runtime::HostRuntime;
 pub use logs::{LogLine, Logs, Tail};
 pub use pace::Pace;
 pub use process_runtime::{Adopted, ProcessRuntime};

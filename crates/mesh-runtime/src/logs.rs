@@ -22,8 +22,8 @@ pub struct Tail {
 /// One line of a log, without its end. A line of more than [`LogLine::LIMIT`] bytes comes in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// What was said; bytes that are no text are replaced.
-    pub text: String,
+    /// What was said, byte for byte: it need not be text.
+    pub bytes: Vec<u8>,
 }
 
 impl LogLine {
@@ -122,10 +122,11 @@ impl Lines {
     }
 
     async fn line(&mut self) -> bool {
-        let bytes = std::mem::take(&mut self.rest);
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.strip_suffix('\r').unwrap_or(&text).to_owned();
-        self.say.send(LogLine { text }).await.is_ok()
+        let mut bytes = std::mem::take(&mut self.rest);
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        self.say.send(LogLine { bytes }).await.is_ok()
     }
 
     pub(crate) async fn unheard(&self) {
@@ -265,7 +266,7 @@ mod tests {
 
     async fn next(logs: &mut Logs) -> Option<String> {
         let line = timeout(DEADLINE, logs.next()).await.expect("a line");
-        line.map(|line| line.text)
+        line.map(|line| String::from_utf8(line.bytes).unwrap())
     }
 
     async fn all(mut logs: Logs) -> Vec<String> {
@@ -347,9 +348,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_no_text_are_said_all_the_same() {
+    async fn bytes_that_are_no_text_are_said_as_they_are() {
         let place = Place::with(None, None);
-        fs::write(place.0.path().join("log"), b"a\xffb\n").unwrap();
-        assert_eq!(all(place.logs(1, false)).await, ["a\u{fffd}b"]);
+        fs::write(place.0.path().join("log"), b"a\xffb\x1b[1m\n").unwrap();
+        let mut logs = place.logs(1, false);
+        let said = timeout(DEADLINE, logs.next()).await.unwrap().unwrap();
+        assert_eq!(said.bytes, b"a\xffb\x1b[1m");
     }
 }

@@ -103,6 +103,11 @@ impl<N: NodeBus> Side<N> {
         self.state.node().await.next().await
     }
 
+    /// What the node is asked here. May be dropped.
+    pub(super) async fn asked(&self) -> Vec<u8> {
+        self.state.node().await.asked().await
+    }
+
     /// What it is connected by, if it is dialled.
     pub(super) fn node(&self) -> Option<Arc<N>> {
         self.state.node.borrow().clone()

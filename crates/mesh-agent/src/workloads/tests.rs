@@ -61,7 +61,7 @@ impl Node {
     fn desired(&self) -> Vec<Desired> {
         match &self.workloads.shown.runtime {
             Runtime::DryRun(dry_run) => dry_run.desired(),
-            Runtime::Process(_) => panic!("a dry run was given"),
+            Runtime::Host(_) => panic!("a dry run was given"),
         }
     }
 

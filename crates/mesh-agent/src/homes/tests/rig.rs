@@ -173,6 +173,7 @@ impl Rig {
             controller: self.signer.public(),
             bus: facts(),
             runtime: RuntimeKind::DryRun,
+            containers: crate::ContainerSettings::default(),
             heartbeat: Duration::from_millis(100),
             state_dir: self.dir().to_owned(),
         };

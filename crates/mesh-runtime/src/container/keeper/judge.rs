@@ -1,0 +1,197 @@
+//! What follows when a start was good, or bad, or an end.
+
+use std::sync::Arc;
+
+use mesh_control::convergence::Input;
+use mesh_model::{LastExit, ModuleState, Restart, Timestamp};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use super::{Flow, Goal, Keeper, Life, starts_again};
+use crate::container::engine::{Exit, Seen, State};
+use crate::container::fault::Fault;
+use crate::container::notes::Rejected;
+use crate::vitals::Sign;
+use crate::{Desired, Tail};
+
+impl Keeper {
+    /// Counts an end, and does what follows it.
+    pub(super) async fn ended(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        current: Seen,
+        former: Option<Seen>,
+        exit: Exit,
+    ) -> Result<Flow, Fault> {
+        let again = self.life.revive || starts_again(&desired.workload, &exit);
+        let mark = (current.id.clone(), exit.at.clone());
+        if self.life.exit.as_ref() != Some(&mark) {
+            self.life.exit = Some(mark);
+            let how = self.how(&current, &exit).await;
+            let sign = self.count(&current, &exit, how, again);
+            match sign {
+                Some(Sign::Good) => self.good(desired, former.as_ref()).await?,
+                Some(Sign::Bad(why) | Sign::Unhealthy(why)) => {
+                    return self.bad(goal, desired, Some(&current), former, why).await;
+                }
+                None => {}
+            }
+        }
+        let state = if again {
+            ModuleState::Backoff
+        } else {
+            ModuleState::Ended
+        };
+        let how = self.notes.last_exit.as_ref().map(|last| last.how.clone());
+        self.show(desired, state, None, how);
+        if again {
+            return self.start(goal, desired, &current, former).await;
+        }
+        self.life.passed = true;
+        self.settle(goal);
+        Ok(Flow::Rest)
+    }
+
+    /// How it ended. What reaps for a module is started in its stead, and so it is this that says that a program is not
+    /// there: in the log, and by a status that may be the program's as well.
+    async fn how(&mut self, current: &Seen, exit: &Exit) -> String {
+        let how = exit.how();
+        if !matches!(exit.code, 126 | 127) {
+            return how;
+        }
+        let shared = Arc::clone(&self.shared);
+        let last = Tail {
+            lines: 1,
+            follow: false,
+        };
+        let said = async {
+            let mut logs = shared.engine.logs(&current.id, last).await.ok()?;
+            logs.next().await
+        };
+        let said = timeout(shared.pace.grace, said).await.ok().flatten();
+        let said = said.map(|line| String::from_utf8_lossy(&line.bytes).into_owned());
+        match said.filter(|line| line.starts_with("[FATAL tini")) {
+            Some(why) => Fault::Program { why }.to_string(),
+            None => how,
+        }
+    }
+
+    /// Counts an end that was not counted; what it says of the start it was of.
+    fn count(&mut self, current: &Seen, exit: &Exit, how: String, again: bool) -> Option<Sign> {
+        info!(module = %self.module, container = current.name, how, again, "ended");
+        if self.life.exit_is_ours {
+            return None;
+        }
+        self.notes.last_exit = Some(LastExit {
+            at: when(&exit.at).unwrap_or_else(self.shared.now),
+            how: how.clone(),
+        });
+        if self.life.vitals.is_none() {
+            // It ended while no agent was there to start it again, or was ended for another that was bad.
+            self.life.started = true;
+            self.keep_notes();
+            return None;
+        }
+        if exit.is_by_hand() && self.life.away.is_none() {
+            self.notes.repairs = self.notes.repairs.saturating_add(1);
+        }
+        self.keep_notes();
+        if again {
+            self.back_off();
+        }
+        let success = exit.code == 0;
+        self.life
+            .vitals
+            .as_mut()
+            .and_then(|vitals| vitals.handle(Input::Ended { how, success }))
+    }
+
+    /// It is good: what it replaced goes.
+    pub(super) async fn good(
+        &mut self,
+        desired: &Desired,
+        former: Option<&Seen>,
+    ) -> Result<(), Fault> {
+        info!(module = %self.module, release = desired.workload.release, "good");
+        match former {
+            Some(former) => self.remove(former).await,
+            None => Ok(()),
+        }
+    }
+
+    /// It is bad. What it replaced comes back; what replaced nothing is tried again, later.
+    pub(super) async fn bad(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        current: Option<&Seen>,
+        former: Option<Seen>,
+        why: String,
+    ) -> Result<Flow, Fault> {
+        let release = &desired.workload.release;
+        warn!(module = %self.module, release, why, "bad");
+        let Some(back) = former.and_then(|former| former.workload) else {
+            if let Some(current) = current {
+                self.end(desired, current).await?;
+            }
+            self.life.vitals = None;
+            self.back_off();
+            self.show(desired, ModuleState::Failed, None, Some(why));
+            self.settle(goal);
+            return Ok(self.later());
+        };
+        let reason = format!(
+            "release {release}: {why}; release {} runs again",
+            back.release
+        );
+        if let Some(current) = current {
+            self.remove(current).await?;
+        }
+        self.notes.rejected = Some(Rejected { back, reason });
+        self.keep_notes();
+        self.life = Life {
+            passed: true,
+            revive: self.life.ended_former,
+            ..Life::default()
+        };
+        Ok(Flow::Again)
+    }
+
+    /// It did its work and no longer does: it is ended, and so started again.
+    pub(super) async fn unhealthy(
+        &mut self,
+        desired: &Desired,
+        current: &Seen,
+        how: String,
+    ) -> Result<(), Fault> {
+        warn!(module = %self.module, how, "started anew");
+        self.notes.last_exit = Some(LastExit {
+            at: (self.shared.now)(),
+            how,
+        });
+        self.keep_notes();
+        self.back_off();
+        self.end(desired, current).await
+    }
+
+    /// Ends one that runs, so that it is started anew.
+    async fn end(&mut self, desired: &Desired, current: &Seen) -> Result<(), Fault> {
+        if current.state != State::Running {
+            return Ok(());
+        }
+        self.life.exit_is_ours = true;
+        self.life.revive = desired.workload.restart != Restart::Never;
+        let grace = self.shared.pace.grace;
+        self.shared.engine.stop(&current.id, grace).await
+    }
+}
+
+/// A time as engines write it.
+fn when(text: &str) -> Option<Timestamp> {
+    let time = humantime::parse_rfc3339(text).ok()?;
+    let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis())
+        .ok()
+        .map(Timestamp::from_millis)
+}

@@ -1,0 +1,306 @@
+//! From nothing to a container that was started: its turn, its making, its start.
+
+use std::sync::Arc;
+
+use mesh_control::convergence::Input;
+use mesh_model::{Container, ModuleState};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{Flow, Goal, Keeper};
+use crate::Desired;
+use crate::container::engine::{Seen, State};
+use crate::container::fault::Fault;
+use crate::container::sorted::{free_number, name};
+use crate::container::{label, spec};
+use crate::vitals::{Sign, Vitals};
+
+impl Keeper {
+    /// There is none: its image is fetched while what it replaces goes on, and then it is made.
+    pub(super) async fn make(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        former: Option<Seen>,
+        seen: &[Seen],
+    ) -> Result<Flow, Fault> {
+        if let Some(former) = &former {
+            self.tend(former).await?;
+        }
+        if let Some(due) = self.not_yet() {
+            return Ok(Flow::Wait(due));
+        }
+        if former.is_none() && !self.life.settled {
+            self.show(desired, ModuleState::Starting, None, None);
+        }
+        if !self.pass(desired).await {
+            return Ok(Flow::Again);
+        }
+        match self.fetch(desired, former.as_ref()).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Flow::Again),
+            Err(fault) if fault.is_of_the_engine() => return Err(fault),
+            Err(fault) => return Ok(self.not_fetched(goal, desired, former.as_ref(), &fault)),
+        }
+        if let Some(former) = &former {
+            self.make_way(desired, former).await?;
+        }
+        match self.create(desired, seen).await {
+            Ok(id) => {
+                self.life.found(id);
+                Ok(Flow::Again)
+            }
+            Err(Fault::ImageGone { why }) => {
+                warn!(module = %self.module, why, "its image is gone, and fetched again");
+                self.life.fetched = false;
+                self.back_off();
+                Ok(Flow::Again)
+            }
+            Err(fault) if fault.is_of_the_engine() => Err(fault),
+            Err(fault) => self.not_started(goal, desired, None, former, fault).await,
+        }
+    }
+
+    /// When it may be started, if that is not now.
+    fn not_yet(&self) -> Option<Instant> {
+        self.life.due.filter(|due| Instant::now() < *due)
+    }
+
+    /// Waits until what it comes after was started; `false` when something else may be wanted by then.
+    async fn pass(&mut self, desired: &Desired) -> bool {
+        if self.life.passed {
+            return true;
+        }
+        tokio::select! {
+            biased;
+            () = self.shared.gate.pass(desired.module()) => self.life.passed = true,
+            _ = self.goal.changed() => {}
+        }
+        self.life.passed
+    }
+
+    /// Its image is not there. What it was to replace goes on.
+    fn not_fetched(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        former: Option<&Seen>,
+        fault: &Fault,
+    ) -> Flow {
+        warn!(module = %self.module, %fault, "not fetched");
+        self.back_off();
+        let release = &desired.workload.release;
+        match former.and_then(|former| former.workload.clone().zip(Some(former.pid))) {
+            Some((runs, pid)) => {
+                let reason = format!(
+                    "release {release}: {fault}; release {} runs on",
+                    runs.release
+                );
+                let shown = Desired {
+                    workload: runs,
+                    ..Desired::clone(desired)
+                };
+                self.show(&shown, ModuleState::Running, pid, Some(reason));
+            }
+            None => self.show(desired, ModuleState::Failed, None, Some(fault.to_string())),
+        }
+        self.settle(goal);
+        self.later()
+    }
+
+    /// Starts again what is to be replaced and ended by itself while its successor is not there.
+    pub(super) async fn tend(&mut self, former: &Seen) -> Result<(), Fault> {
+        let Some(seen) = self.shared.engine.inspect(&former.id).await? else {
+            return Ok(());
+        };
+        if let (State::Ended(exit), Some(workload), false) =
+            (&seen.state, &seen.workload, self.life.ended_former)
+            && super::starts_again(workload, exit)
+        {
+            info!(module = %self.module, container = seen.name, how = exit.how(), "started again, until its successor is there");
+            // Whether it starts is said by the next look at it.
+            drop(self.shared.engine.start(&seen.id).await);
+        }
+        Ok(())
+    }
+
+    /// Ends what has what the new one needs. It is kept: should the new one be bad, it comes back.
+    async fn make_way(&mut self, desired: &Desired, former: &Seen) -> Result<(), Fault> {
+        let twice = |container: Option<&Container>| container.is_some_and(Container::fits_twice);
+        let both = twice(desired.workload.run.container())
+            && twice(former.workload.as_ref().and_then(|it| it.run.container()));
+        if both || !matches!(former.state, State::Running | State::Paused) {
+            return Ok(());
+        }
+        info!(module = %self.module, container = former.name, "ended, for a newer one");
+        if former.state == State::Paused {
+            drop(self.shared.engine.unpause(&former.id).await);
+        }
+        self.life.ended_former = true;
+        let grace = self.shared.pace.grace;
+        self.shared.engine.stop(&former.id, grace).await
+    }
+
+    /// Makes a container. Asked twice it makes one: a name that is taken by just this one is success.
+    async fn create(&mut self, desired: &Desired, seen: &[Seen]) -> Result<String, Fault> {
+        let shared = Arc::clone(&self.shared);
+        let grace = i64::try_from(shared.pace.grace.as_secs()).unwrap_or(i64::MAX);
+        let absent = self.absent_volumes(desired).await?;
+        let mut number = free_number(&self.module, seen, 1);
+        for _ in 0..NAMES {
+            let called = name(&self.module, number);
+            let body = spec::body(&shared.owner, desired, grace, &shared.engine.abilities());
+            let Some(body) = body else { break };
+            let fault = match shared.engine.create(&called, body).await {
+                Ok(id) => {
+                    info!(module = %self.module, container = called, "made");
+                    return Ok(id);
+                }
+                Err(fault) => fault,
+            };
+            if shared.engine.learn(&fault.to_string()) {
+                continue;
+            }
+            let Fault::Conflict { .. } = fault else {
+                self.leave_no_volumes(absent).await;
+                return Err(fault);
+            };
+            match shared.engine.inspect(&called).await? {
+                // It went meanwhile, and its name with it.
+                None => {}
+                Some(taken) if self.is_ours(&taken, desired) => return Ok(taken.id),
+                // Another agent of this host, or what is kept of an earlier one.
+                Some(taken) if taken.owner.is_some() => {
+                    number = free_number(&self.module, seen, number.saturating_add(1));
+                }
+                Some(taken) => {
+                    self.leave_no_volumes(absent).await;
+                    return Err(Fault::NameTaken {
+                        name: called,
+                        by: taken.id.chars().take(12).collect(),
+                    });
+                }
+            }
+        }
+        Err(Fault::Refused {
+            what: "to make a container",
+            why: format!("no name is free for module {}", self.module),
+        })
+    }
+
+    /// Whether a container is the one that was asked for: made by this agent, and from the same.
+    fn is_ours(&self, taken: &Seen, desired: &Desired) -> bool {
+        taken.owner.as_ref() == Some(&self.shared.owner)
+            && taken.module.as_deref() == Some(self.module.as_str())
+            && taken.spec.is_some()
+            && taken.spec == label::spec(&desired.workload)
+    }
+
+    /// Which of the volumes it names the engine has yet to make.
+    async fn absent_volumes(&mut self, desired: &Desired) -> Result<Vec<String>, Fault> {
+        let container = desired.workload.run.container();
+        let named = container.into_iter().flat_map(|it| &it.volumes);
+        let mut absent = vec![];
+        for volume in named.filter(|volume| !volume.is_path()) {
+            if !self.shared.engine.has_volume(&volume.source).await? {
+                absent.push(volume.source.clone());
+            }
+        }
+        Ok(absent)
+    }
+
+    /// Removes what a container that did not come to be would have had.
+    async fn leave_no_volumes(&mut self, absent: Vec<String>) {
+        for name in absent {
+            if let Err(fault) = self.shared.engine.remove_volume(&name).await {
+                warn!(module = %self.module, volume = name, %fault, "left behind");
+            }
+        }
+    }
+
+    /// Starts a container that is there.
+    pub(super) async fn start(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        current: &Seen,
+        former: Option<Seen>,
+    ) -> Result<Flow, Fault> {
+        if let Some(due) = self.not_yet() {
+            return Ok(Flow::Wait(due));
+        }
+        if !self.pass(desired).await {
+            return Ok(Flow::Again);
+        }
+        if let Some(former) = &former {
+            self.make_way(desired, former).await?;
+        }
+        let settle = self.shared.pace.settle;
+        let vitals = self
+            .life
+            .vitals
+            .get_or_insert_with(|| Vitals::trial(&desired.workload, settle));
+        match self.shared.engine.start(&current.id).await {
+            Ok(()) => {
+                // That it is good at once is seen when it is looked at.
+                drop(vitals.handle(Input::Started));
+                if self.life.started {
+                    self.notes.restarts = self.notes.restarts.saturating_add(1);
+                    self.keep_notes();
+                }
+                let restarts = self.notes.restarts;
+                info!(module = %self.module, container = current.name, restarts, "started");
+                self.life.started = true;
+                self.life.revive = false;
+                self.life.exit_is_ours = false;
+                self.life.due = None;
+                self.life.since = Some(Instant::now());
+                Ok(Flow::Again)
+            }
+            Err(Fault::Missing) => Ok(Flow::Again),
+            Err(fault) if fault.is_of_the_engine() => Err(fault),
+            Err(fault) if self.shared.engine.learn(&fault.to_string()) => {
+                self.remove(current).await?;
+                Ok(Flow::Again)
+            }
+            Err(fault) => {
+                self.not_started(goal, desired, Some(current), former, fault)
+                    .await
+            }
+        }
+    }
+
+    /// It could not be made, or not be started, for a reason of its own.
+    async fn not_started(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        current: Option<&Seen>,
+        former: Option<Seen>,
+        fault: Fault,
+    ) -> Result<Flow, Fault> {
+        warn!(module = %self.module, %fault, "not started");
+        let settle = self.shared.pace.settle;
+        let vitals = self
+            .life
+            .vitals
+            .get_or_insert_with(|| Vitals::trial(&desired.workload, settle));
+        let why = fault.to_string();
+        if let Some(Sign::Bad(why)) = vitals.handle(Input::NotStarted(why.clone())) {
+            return self.bad(goal, desired, current, former, why).await;
+        }
+        if let Fault::DiskFull { .. } = fault {
+            self.disk_full();
+        }
+        self.back_off();
+        self.show(desired, ModuleState::Failed, None, Some(why));
+        // What replaces another is tried until there is a verdict; else this was the try.
+        if former.is_none() {
+            self.settle(goal);
+        }
+        Ok(self.later())
+    }
+}
+
+/// Names that are tried for one container.
+const NAMES: u32 = 32;
