@@ -9,5 +9,5 @@ mod pulse;
 mod rollout;
 
 pub use plan::{Observed, Standing, Step, declared_as, fallback, plan, predecessors, step};
-pub use pulse::{Pulse, every};
+pub use pulse::{Pulse, UNHEALTHY, every};
 pub use rollout::{Input, Rollout, Verdict};

@@ -1,5 +1,6 @@
 //! One process: started in a group of its own, waited for, ended. Ours or adopted, it is the same from outside.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use mesh_model::{ModuleName, Run};
+use mesh_model::{ModuleName, Run, Workload};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::io::Interest;
@@ -61,7 +62,7 @@ pub(crate) fn start(
         .args(args)
         .current_dir(files)
         .env_clear()
-        .envs(environment(host, desired))
+        .envs(environment(host, &desired.workload, &desired.extra_env))
         .env(MARK, mark)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -78,16 +79,17 @@ pub(crate) fn start(
     Err(io::Error::other("the started process is not in /proc"))
 }
 
-/// What a process of `desired` is told: of the agent's environment what every program may need, what was declared, and what
+/// What a process of `workload` is told: of the agent's environment what every program may need, what was declared, and what
 /// the agent adds.
 pub(crate) fn environment<'a>(
     host: &'a Host,
-    desired: &'a Desired,
+    workload: &'a Workload,
+    added: &'a BTreeMap<String, String>,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
     let base = host.config.base_env.iter();
     base.filter(|(name, _)| BASE_ENV.contains(&name.as_str()))
-        .chain(&desired.workload.env)
-        .chain(&desired.extra_env)
+        .chain(&workload.env)
+        .chain(added)
         .map(|(name, value)| (name.as_str(), value.as_str()))
 }
 

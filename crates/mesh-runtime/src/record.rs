@@ -17,7 +17,7 @@ pub(crate) struct Record {
     /// It was good once; else it is on trial, or was found bad.
     pub(crate) good: bool,
     /// What was good before it, and comes back if it is bad.
-    pub(crate) previous: Option<Workload>,
+    pub(crate) previous: Option<Previous>,
     /// What was tried in its place.
     pub(crate) rejected: Option<Rejected>,
     /// How often it was started again.
@@ -30,6 +30,15 @@ pub(crate) struct Record {
     pub(crate) at: Timestamp,
     /// How far it came.
     pub(crate) phase: Phase,
+}
+
+/// What was good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Previous {
+    /// What it was started as.
+    pub(crate) workload: Workload,
+    /// How it had ended, where it had for good: what is done is not done again.
+    pub(crate) ended: Option<String>,
 }
 
 /// What was tried and was bad.
@@ -73,7 +82,13 @@ impl Record {
     /// Of a workload that takes this one's place. What was good comes back if it is bad: this one, or what this one was
     /// to replace.
     pub(crate) fn replaced_by(&self, workload: Workload) -> Self {
-        let good = self.good.then(|| self.workload.clone());
+        let good = self.good.then(|| Previous {
+            workload: self.workload.clone(),
+            ended: match &self.phase {
+                Phase::Ended { reason } => Some(reason.clone()),
+                _ => None,
+            },
+        });
         Self {
             previous: good.or_else(|| self.previous.clone()),
             repairs: self.repairs,
@@ -82,7 +97,7 @@ impl Record {
     }
 
     /// Of what comes back since this one is bad.
-    pub(crate) fn taken_back(&self, back: Workload, reason: String) -> Self {
+    pub(crate) fn taken_back(&self, back: Previous, reason: String) -> Self {
         let rejected = Rejected {
             workload: self.workload.clone(),
             reason,
@@ -92,7 +107,10 @@ impl Record {
             rejected: Some(rejected),
             repairs: self.repairs,
             last_exit: self.last_exit.clone(),
-            ..Self::new(back)
+            phase: back
+                .ended
+                .map_or(Phase::Gone, |reason| Phase::Ended { reason }),
+            ..Self::new(back.workload)
         }
     }
 

@@ -10,6 +10,8 @@ pub struct Pulse {
     failed: u32,
 }
 
+/// How the end of a module is told that was ended since it was not healthy, before the reason.
+pub const UNHEALTHY: &str = "unhealthy: ";
 /// Failed answers in a row after which a module is started anew.
 const FAILURES: u32 = 3;
 
@@ -29,7 +31,7 @@ impl Pulse {
         self.failed = self.failed.saturating_add(1);
         (self.failed >= FAILURES).then(|| {
             self.failed = 0;
-            format!("unhealthy: {why}")
+            format!("{UNHEALTHY}{why}")
         })
     }
 }

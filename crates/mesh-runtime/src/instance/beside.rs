@@ -1,8 +1,10 @@
 //! A command that is run beside a module's process, with its environment and where it works.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use mesh_model::Workload;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tracing::debug;
@@ -11,7 +13,7 @@ use crate::ending::Ending;
 use crate::health::Exec;
 use crate::host::Host;
 use crate::proc::numbered;
-use crate::{Desired, process};
+use crate::process;
 
 /// Runs commands beside one module.
 #[derive(Debug)]
@@ -21,13 +23,14 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    pub(crate) fn new(host: &Host, desired: &Desired) -> Self {
-        let env = process::environment(host, desired);
+    /// Beside one of `workload`, to which the agent `added` this.
+    pub(crate) fn new(host: &Host, workload: &Workload, added: &BTreeMap<String, String>) -> Self {
+        let env = process::environment(host, workload, added);
         Self {
             env: env
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
-            dir: host.files_path(desired.module()),
+            dir: host.files_path(&workload.module),
         }
     }
 }

@@ -54,7 +54,9 @@ impl Instance {
         let Some(desired) = &self.current.desired else {
             return self.next_unwanted().await;
         };
-        let beside = || Beside::new(&self.around.host, desired);
+        let runs = self.record.as_ref().map(|record| &record.workload);
+        let runs = runs.unwrap_or(&desired.workload);
+        let beside = || Beside::new(&self.around.host, runs, &desired.extra_env);
         let vitals = self.vitals.as_mut();
         tokio::select! {
             biased;

@@ -1,6 +1,6 @@
 //! An instance becomes something else: what is wanted, what it was before, or nothing.
 
-use mesh_control::convergence::{Step, fallback, step};
+use mesh_control::convergence::{Step, UNHEALTHY, fallback, step};
 use mesh_model::Workload;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::{Doing, Instance, Pending, Row};
 use crate::RuntimeError;
 use crate::process::Process;
-use crate::record::Record;
+use crate::record::{Previous, Record};
 
 impl Instance {
     /// It is its turn to become what is wanted.
@@ -71,36 +71,46 @@ impl Instance {
         let release = &record.workload.release;
         warn!(module = %self.module, release, why, "bad");
         let wanted = self.current.desired.as_ref();
-        let back = record.previous.as_ref().zip(wanted);
-        let back = back.and_then(|(good, wanted)| fallback(good, &wanted.workload));
+        let back = record.previous.clone().zip(wanted);
+        let back = back.and_then(|(good, wanted)| {
+            let workload = fallback(&good.workload, &wanted.workload)?;
+            Some(Previous { workload, ..good })
+        });
         let Some(back) = back.filter(|_| !record.good) else {
             self.row.gave_up = true;
             if matches!(self.doing, Doing::Watch(..)) {
-                self.end_as(format!("unhealthy: {why}")).await;
+                self.end_as(format!("{UNHEALTHY}{why}")).await;
             }
             self.show();
             return self.settle(None);
         };
-        let reason = if *release == back.release {
-            format!(
-                "release {release} as it is declared now: {why}; as it was before it runs again"
-            )
+        let (before, ended) = (&back.workload.release, back.ended.is_some());
+        let now = if ended { "stands" } else { "runs again" };
+        let reason = if release == before {
+            format!("release {release} as it is declared now: {why}; as it was before it {now}")
         } else {
-            format!(
-                "release {release}: {why}; release {} runs again",
-                back.release
-            )
+            format!("release {release}: {why}; release {before} {now}")
         };
         if let Err(left) = self.end().await {
             // It is tried again with the next order; what is bad goes on until then.
             self.row.gave_up = true;
+            self.row.trouble = Some(left.to_string());
+            self.show();
             return self.settle(Some(left));
         }
         let exit = self.exit(why);
         let mut next = record.taken_back(back, reason);
         next.last_exit.get_or_insert(exit);
         self.afresh();
-        self.launch(next).await;
+        if !ended {
+            return self.launch(next).await;
+        }
+        // What had done its work is not to do it again.
+        self.record = Some(next);
+        self.doing = Doing::Rest;
+        self.write("a later agent will try it again");
+        self.show();
+        self.settle(None);
     }
 
     /// Ends what is here and forgets it.

@@ -1,5 +1,6 @@
 //! What an instance says of itself.
 
+use mesh_control::convergence::UNHEALTHY;
 use mesh_model::{ModuleReport, ModuleState};
 
 use super::{Doing, Instance, Pending};
@@ -53,10 +54,25 @@ impl Instance {
             (Doing::Wait(_), _) if !self.has_trouble() => ModuleState::Starting,
             (Doing::Wait(_), _) if self.row.cannot_start => ModuleState::Failed,
             (Doing::Wait(_), _) => ModuleState::Backoff,
+            // What was ended since it does not do its work is no job that is done.
+            (Doing::Rest, _) if self.was_unhealthy() => ModuleState::Failed,
             (Doing::Rest, _) => ModuleState::Ended,
             (Doing::Watch(..), Pending::No) if !trial => ModuleState::Running,
             (Doing::Nothing | Doing::Watch(..), _) => ModuleState::Starting,
         }
+    }
+
+    fn was_unhealthy(&self) -> bool {
+        let exit = self
+            .record
+            .as_ref()
+            .and_then(|record| record.last_exit.as_ref());
+        let unhealthy = exit.is_some_and(|exit| exit.how.starts_with(UNHEALTHY));
+        unhealthy
+            && self
+                .record
+                .as_ref()
+                .is_some_and(|record| record.rejected.is_none())
     }
 
     /// Whether what is against it is more than one failed attempt of several.

@@ -9,7 +9,7 @@ use mesh_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Phase, Record, Rejected};
+use super::{Phase, Previous, Record, Rejected};
 use crate::proc::{Identity, numbered};
 
 /// The bytes of `record`.
@@ -58,7 +58,7 @@ struct V1 {
 struct V2 {
     workload: WorkloadV2,
     good: bool,
-    previous: Option<WorkloadV2>,
+    previous: Option<PreviousV2>,
     rejected: Option<RejectedV2>,
     restarts: u32,
     repairs: u32,
@@ -80,6 +80,13 @@ struct WorkloadV2 {
     /// Which value of each it was handed.
     secrets: BTreeMap<SecretName, u64>,
     key: PublicKey,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreviousV2 {
+    workload: WorkloadV2,
+    ended: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -158,7 +165,10 @@ impl V2 {
         Self {
             workload: WorkloadV2::of(&record.workload),
             good: record.good,
-            previous: record.previous.as_ref().map(WorkloadV2::of),
+            previous: record.previous.as_ref().map(|previous| PreviousV2 {
+                workload: WorkloadV2::of(&previous.workload),
+                ended: previous.ended.clone(),
+            }),
             rejected: record.rejected.as_ref().map(|rejected| RejectedV2 {
                 workload: WorkloadV2::of(&rejected.workload),
                 reason: rejected.reason.clone(),
@@ -175,7 +185,12 @@ impl V2 {
     }
 
     fn into_record(self, now: &str) -> Option<Record> {
-        let previous = self.previous.map(WorkloadV2::into_workload);
+        let previous = self.previous.map(|previous| {
+            Some(Previous {
+                workload: previous.workload.into_workload()?,
+                ended: previous.ended,
+            })
+        });
         let rejected = self.rejected.map(|rejected| {
             Some(Rejected {
                 workload: rejected.workload.into_workload()?,

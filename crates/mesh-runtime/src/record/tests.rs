@@ -60,9 +60,12 @@ fn record() -> Record {
             secrets: [("SMTP_PASSWORD".parse().unwrap(), secret)].into(),
             ..workload("1.4.0")
         },
-        previous: Some(Workload {
-            health: asked(Probe::Tcp("127.0.0.1:8025".to_owned())),
-            ..workload("1.3.0")
+        previous: Some(Previous {
+            workload: Workload {
+                health: asked(Probe::Tcp("127.0.0.1:8025".to_owned())),
+                ..workload("1.3.0")
+            },
+            ended: Some("exited with status 0".to_owned()),
         }),
         rejected: Some(Rejected {
             workload: Workload {
@@ -143,14 +146,29 @@ fn what_was_good_comes_back_however_many_were_tried_after_it() {
         good: true,
         ..Record::new(workload("1"))
     };
+    let first = |ended| {
+        Some(Previous {
+            workload: workload("1"),
+            ended,
+        })
+    };
     let second = good.replaced_by(workload("2"));
-    assert_eq!(second.previous, Some(workload("1")));
+    assert_eq!(second.previous, first(None));
     let third = second.replaced_by(workload("3"));
-    assert_eq!(third.previous, Some(workload("1")));
-    let back = third.taken_back(workload("1"), "why".to_owned());
+    assert_eq!(third.previous, first(None));
+    let back = third.taken_back(first(None).unwrap(), "why".to_owned());
     assert!(back.good && back.rejects(&workload("3")) && !back.rejects(&workload("4")));
-    assert_eq!(
-        back.replaced_by(workload("4")).previous,
-        Some(workload("1"))
-    );
+    assert_eq!(back.replaced_by(workload("4")).previous, first(None));
+
+    let done = || Some("exited with status 0".to_owned());
+    let reason = done().unwrap();
+    let phase = Phase::Ended { reason };
+    let over = Record {
+        phase: phase.clone(),
+        ..good
+    };
+    let next = over.replaced_by(workload("2"));
+    assert_eq!(next.previous, first(done()));
+    let back = next.taken_back(first(done()).unwrap(), "why".to_owned());
+    assert_eq!(back.phase, phase);
 }
