@@ -106,6 +106,13 @@ impl AmqpWorld {
         }
     }
 
+    /// A node whose agent began at this time.
+    pub async fn node_since(&self, node: &NodeName, session: u64) -> Result<AmqpNode, BusError> {
+        let own = self.keys.credential(&Principal::Node(node.clone()));
+        let own = own.map_err(away)?;
+        AmqpNode::connect(&self.endpoint(), &own, node, session, DIALLING).await
+    }
+
     /// The broker it is on.
     pub fn broker(&self) -> &Broker {
         &self.broker
@@ -283,8 +290,7 @@ impl World for AmqpWorld {
     }
 
     async fn node(&self, node: &NodeName) -> Result<AmqpNode, BusError> {
-        let own = self.keys.credential(&Principal::Node(node.clone()));
-        AmqpNode::connect(&self.endpoint(), &own.map_err(away)?, node, DIALLING).await
+        self.node_since(node, 0).await
     }
 
     async fn joiner(&self, token: &TokenId) -> Result<AmqpJoiner, BusError> {

@@ -8,9 +8,11 @@ use lapin::options::BasicPublishOptions;
 use lapin::types::ShortString;
 use lapin::{BasicProperties, Connection, ConnectionProperties};
 use live_tests::{AmqpWorld, eventually, soon};
-use mesh_amqp::AmqpController;
+use mesh_amqp::{AmqpController, AmqpNode};
 use mesh_bus::conformance::World;
-use mesh_bus::{BusError, ControllerBus, Delivery, Link, NodeBus, NodeEvent, Settlement};
+use mesh_bus::{
+    BusError, ControllerBus, Delivery, Link, NodeBus, NodeEvent, NodeSettlement, Settlement,
+};
 use mesh_derive::topology::{Address, Queue, login};
 use mesh_derive::{Bounds, Plan, derive, subject};
 use mesh_model::{BusFacts, Labels, NodeName, NodeRecord, Principal, Records, Timestamp};
@@ -32,6 +34,7 @@ on_a_broker! {
     a_plan_that_is_there_already_writes_nothing
     of_many_that_take_over_at_once_one_is_left
     a_node_that_is_no_longer_of_the_mesh_is_cut_off_at_once
+    the_later_run_of_an_agent_hears_everything_and_the_earlier_ones_end_takes_nothing_from_it
     a_report_without_the_brokers_word_for_who_sent_it_is_nobodys
     a_queue_that_cannot_be_changed_in_place_is_said_and_left
     what_is_held_comes_again_when_its_connection_ends
@@ -90,6 +93,17 @@ async fn take(
         }
     });
     Ok(taken.await??)
+}
+
+/// The next declaration a node hears.
+async fn declared(bus: &AmqpNode) -> anyhow::Result<(Vec<u8>, <AmqpNode as NodeBus>::Receipt)> {
+    loop {
+        match bus.next().await {
+            NodeEvent::Declared { body, receipt } => return Ok((body, receipt)),
+            NodeEvent::Denied(why) => anyhow::bail!(why),
+            NodeEvent::Link(_) | NodeEvent::Idle => {}
+        }
+    }
 }
 
 mod claims {
@@ -160,6 +174,69 @@ mod claims {
         ensure!(matches!(down, NodeEvent::Link(Link::Down)), "{down:?}");
         ensure!(gone.report(b"two".to_vec()).await.is_err(), "it may report");
         stays.report(b"two".to_vec()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn the_later_run_of_an_agent_hears_everything_and_the_earlier_ones_end_takes_nothing_from_it(
+        world: &AmqpWorld,
+    ) -> anyhow::Result<()> {
+        let controller = taken_over(world, Bounds::default(), &["a"]).await?;
+        let node: NodeName = "a".parse()?;
+        // It reads what it is asked on the same connection, which says that it listens.
+        let listens = async |session: u64| {
+            let bus = world.node_since(&node, session).await?;
+            let body = session.to_string().into_bytes();
+            let heard = eventually(Duration::from_secs(20), "it listens", async || {
+                controller.declare(&node, body.clone()).await?;
+                let next = tokio::time::timeout(Duration::from_millis(500), declared(&bus)).await;
+                let Ok(next) = next else { return Ok(false) };
+                let (heard, receipt) = next?;
+                bus.settle(&receipt, NodeSettlement::Done).await?;
+                Ok(heard == body)
+            });
+            heard.await?;
+            anyhow::Ok(bus)
+        };
+        let earlier = listens(1_000).await?;
+        let later = listens(1_001).await?;
+        // What came while the later one was not there yet.
+        while let Ok(heard) =
+            tokio::time::timeout(Duration::from_millis(300), declared(&earlier)).await
+        {
+            earlier.settle(&heard?.1, NodeSettlement::Done).await?;
+        }
+        for round in 0_u8..20 {
+            controller.declare(&node, vec![round]).await?;
+            let (body, receipt) = soon("the later one hears", declared(&later)).await??;
+            ensure!(body == [round], "{body:?}");
+            // One that is not settled keeps the rest from nobody.
+            if round % 2 == 0 {
+                later.settle(&receipt, NodeSettlement::Done).await?;
+            }
+        }
+        let silent = tokio::time::timeout(Duration::from_millis(300), declared(&earlier)).await;
+        ensure!(silent.is_err(), "the earlier one heard something");
+        drop(earlier);
+        controller.declare(&node, b"on".to_vec()).await?;
+        let (body, receipt) = soon("the later one hears on", declared(&later)).await??;
+        ensure!(body == b"on", "{body:?}");
+        later.settle(&receipt, NodeSettlement::Done).await?;
+        // One that connects after it and began before it is no later run.
+        let stale = world.node_since(&node, 999).await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        controller.declare(&node, b"still".to_vec()).await?;
+        let (body, receipt) = soon("the later one hears still", declared(&later)).await??;
+        ensure!(body == b"still", "{body:?}");
+        later.settle(&receipt, NodeSettlement::Done).await?;
+        // Once nobody else is there, it has what there is.
+        drop(later);
+        controller.declare(&node, b"alone".to_vec()).await?;
+        let alone = eventually(Duration::from_secs(20), "the last one hears", async || {
+            let (body, receipt) = declared(&stale).await?;
+            stale.settle(&receipt, NodeSettlement::Done).await?;
+            Ok(body == b"alone")
+        });
+        alone.await?;
         Ok(())
     }
 

@@ -94,6 +94,7 @@ impl Carrying {
                 name: queue.name(),
                 prefetch,
                 settled: false,
+                priority: None,
             };
             let (told, hears) = (Arc::new(Told::default()), Arc::clone(&inbox));
             let hear = move |heard| hears.heard(heard);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Channel, Consumer};
 use mesh_bus::BusError;
 use tokio::sync::Notify;
@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     pub(crate) prefetch: u16,
     /// Whether what is delivered is settled with that.
     pub(crate) settled: bool,
+    /// Of several who read it the one with the greatest hears everything, as long as it takes it.
+    pub(crate) priority: Option<i64>,
 }
 
 /// What an ear hears.
@@ -126,8 +128,12 @@ async fn open(line: &Line, queue: &Queue) -> Result<(Channel, Consumer), BusErro
             ..BasicConsumeOptions::default()
         };
         let name = queue.name.as_str().into();
+        let mut arguments = FieldTable::default();
+        if let Some(priority) = queue.priority {
+            arguments.insert("x-priority".into(), AMQPValue::LongLongInt(priority));
+        }
         channel
-            .basic_consume(name, "mesh".into(), options, FieldTable::default())
+            .basic_consume(name, "mesh".into(), options, arguments)
             .await
     });
     let opened = opened

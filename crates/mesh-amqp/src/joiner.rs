@@ -47,6 +47,7 @@ impl AmqpJoiner {
             name: Queue::Answer(token.clone()).name(),
             prefetch: 1,
             settled: false,
+            priority: None,
         };
         let mut task = JoinSet::new();
         let hear = move |heard| {

@@ -96,6 +96,7 @@ impl ModuleBus for AmqpModule {
             name: queue.name(),
             prefetch,
             settled: false,
+            priority: None,
         };
         let hears = Arc::clone(&inbox);
         let hear = move |heard| hears.heard(heard);

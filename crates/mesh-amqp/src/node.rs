@@ -50,13 +50,16 @@ struct Ear {
 pub struct NodeReceipt(Acker);
 
 impl AmqpNode {
-    /// Connects and listens.
+    /// Connects and listens. `session` is when this run of the agent began: of two that read the node's queues with one
+    /// credential the later hears everything, be the other one that hangs on a connection the broker has not given up yet.
     pub async fn connect(
         endpoint: &Endpoint,
         credential: &Credential,
         node: &NodeName,
+        session: u64,
         dialling: Dialling,
     ) -> Result<Self, BusError> {
+        let priority = Some(i64::try_from(session).unwrap_or(i64::MAX));
         let who = Principal::Node(node.clone());
         let (consuming, publishing) = lines(endpoint, credential, &who, dialling).await?;
         let told = Arc::new(Told::default());
@@ -65,6 +68,7 @@ impl AmqpNode {
             name: Queue::Node(node.clone()).name(),
             prefetch: DECLARATIONS_OUT,
             settled: false,
+            priority,
         };
         let mut task = JoinSet::new();
         let hear = move |heard| {
@@ -79,7 +83,7 @@ impl AmqpNode {
             hear,
         ));
         let (asks, asked) = mpsc::channel(ASKS_AHEAD);
-        let (queue, on) = (ask_queue(node), subject::ask(node));
+        let (queue, on) = (ask_queue(node, priority), subject::ask(node));
         let hear = move |heard| {
             if let Heard::Delivered(message) = heard
                 && address(&message).and_then(|at| at.subject()).as_ref() == Some(&on)
@@ -154,11 +158,12 @@ impl AmqpNode {
 }
 
 /// Where a node is asked for something for now.
-fn ask_queue(node: &NodeName) -> ear::Queue {
+fn ask_queue(node: &NodeName, priority: Option<i64>) -> ear::Queue {
     ear::Queue {
         name: Queue::Ask(node.clone()).name(),
         prefetch: ASKS_OUT,
         settled: true,
+        priority,
     }
 }
 

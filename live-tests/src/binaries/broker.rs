@@ -94,7 +94,7 @@ impl Site {
             first: FirstAttempt::MustSucceed,
             seed: 7,
         };
-        Ok(AmqpNode::connect(&endpoint, &credential, &config.node, dialling).await?)
+        Ok(AmqpNode::connect(&endpoint, &credential, &config.node, 0, dialling).await?)
     }
 
     /// Somebody who reports in place of a node's agent, about its newest declaration.

@@ -152,6 +152,7 @@ impl Listening {
             name: of.name(),
             prefetch,
             settled,
+            priority: None,
         };
         self.told.push(Arc::clone(&told));
         self.tasks

@@ -205,7 +205,7 @@ async fn a_pull_longer_than_the_ack_wait_is_seen_from_afar_and_comes_once() {
     let own = mesh_model::ConsumerRef::new(nodes, "a").unwrap();
     for minute in 1..20 {
         sleep(Duration::from_mins(1)).await;
-        let status = mesh.handle.look(|core, now| core.status(now)).await;
+        let status = mesh.handle.look(mesh_control::Controller::status).await;
         let node = status.unwrap().nodes.remove(0);
         assert_eq!(node.state, mesh_control::NodeState::Converging, "{minute}");
         let lines: Vec<&String> = node.doing.values().collect();

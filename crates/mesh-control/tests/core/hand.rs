@@ -417,6 +417,24 @@ fn case_c_41a3bba_a_restored_store_speaks_only_in_a_new_incarnation() {
     assert!(restored.generation("a").incarnation > newest.incarnation);
 }
 
+/// Too small an interval, and the link flaps when the machine is busy.
+/// <https://github.com/eclipse-bluechi/bluechi/issues/1041>
+#[test]
+fn case_c_27ba0db_a_node_is_not_lost_while_one_heartbeat_in_three_comes() {
+    let mut rig = Rig::with_node_a();
+    let _recorded = rig.hear(says(&rig.report("a", 1)));
+    let longest = mesh_control::LOST_AFTER / 3;
+    for _ in 0..100 {
+        let _beat = rig.beat(rig.heartbeat("a", 1));
+        // Two are lost, and the third is a little late.
+        for _ in 0..3 {
+            rig.pass(longest - 1);
+            let status = rig.core.status(rig.time());
+            assert_eq!(status.nodes[0].state, mesh_control::NodeState::Ready);
+        }
+    }
+}
+
 /// A consumer that holds a delivery for half an hour has its channel closed.
 /// <https://github.com/amqp-rs/lapin/issues/357>
 ///

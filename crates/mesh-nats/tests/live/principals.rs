@@ -58,6 +58,37 @@ async fn a_node_hears_its_declaration_and_reaches_no_api() {
     assert_eq!(node.dropped(), 0);
 }
 
+/// The bus has no say in which of two agents with one credential is the node: each is told everything. The controller
+/// believes the one that began later.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_runs_of_an_agent_each_hears_everything_and_the_end_of_one_takes_nothing_from_the_other()
+ {
+    let Some(mut mesh) = Mesh::start().await else {
+        return;
+    };
+    let (name, key) = mesh.add_node("n1");
+    let controller = mesh.controller().await;
+    let earlier = mesh.node(&name, &key).await;
+    let later = mesh.node(&name, &key).await;
+    for node in [&earlier, &later] {
+        idle(node).await;
+    }
+    for round in 0_u8..5 {
+        controller.declare(&name, vec![round]).await.unwrap();
+        let (body, _) = declared(&earlier).await;
+        assert_eq!(body, [round]);
+        let (body, receipt) = declared(&later).await;
+        assert_eq!(body, [round]);
+        later.settle(&receipt, NodeSettlement::Done).await.unwrap();
+    }
+    drop(earlier);
+    controller.declare(&name, b"on".to_vec()).await.unwrap();
+    let (body, receipt) = declared(&later).await;
+    assert_eq!(body, b"on");
+    later.settle(&receipt, NodeSettlement::Done).await.unwrap();
+    idle(&later).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_is_heard_by_who_fills_it_and_by_nobody_else() {
     let Some(mut mesh) = Mesh::start().await else {
