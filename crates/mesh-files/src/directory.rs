@@ -210,6 +210,9 @@ impl Assembly<'_> {
                 seat,
             } => in_module(module, &Said::Seat(field, seat.clone())),
             MeshError::CannotHold { seat, .. } => in_mesh(self.mesh.holders_at.get(seat)),
+            MeshError::Placement { module, field, .. } if *field == "count" => {
+                in_mesh(self.mesh.counts_at.get(module))
+            }
             MeshError::UnknownPlaced { module } | MeshError::Placement { module, .. } => {
                 in_mesh(self.mesh.places_at.get(module))
             }

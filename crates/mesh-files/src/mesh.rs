@@ -25,6 +25,8 @@ pub(crate) struct MeshFile {
     pub(crate) holders_at: BTreeMap<SeatName, Offset>,
     /// Where each placed module is named.
     pub(crate) places_at: BTreeMap<ModuleName, Offset>,
+    /// Where it is said on how many nodes one is.
+    pub(crate) counts_at: BTreeMap<ModuleName, Offset>,
 }
 
 /// What a form means; nothing when anything in it was refused.
@@ -32,35 +34,20 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
     let name = names.one::<MeshName>("\"name\" in [mesh]", &form.mesh.0.name);
     let name_at = form.mesh.0.name.span().start;
 
-    let (mut seats, mut seats_at, mut holders_at) =
+    let (seats, holders_at) = seats(&form.seat, names);
+    let (mut placements, mut places_at, mut counts_at) =
         (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for Keyed(seat) in &form.seat {
-        let name = names.one::<SeatName>("\"name\" in [[seat]]", &seat.name);
-        let holder = seat
-            .holder
-            .as_ref()
-            .map(|holder| (names.one("\"holder\" in [[seat]]", holder), holder));
-        let Some(name) = name else { continue };
-        if first(names, &mut seats_at, &name, "seat", &seat.name) {
-            if let Some((_, text)) = &holder {
-                holders_at.insert(name.clone(), text.span().start);
-            }
-            let holder = holder.and_then(|(module, _)| module);
-            let failover = failover(seat, names);
-            seats.insert(name, SeatSpec { holder, failover });
-        }
-    }
-
-    let (mut placements, mut places_at) = (BTreeMap::new(), BTreeMap::new());
     for Keyed(place) in form.place {
         let module = names.one::<ModuleName>("\"module\" in [[place]]", &place.module);
         let at = place.module.clone();
+        let counted_at = place.count.as_ref().map(|count| count.span().start);
         let count = place.count.as_ref().and_then(|count| nodes(count, names));
         let on = selector(place, names);
         if let Some(module) = module
             && first(names, &mut places_at, &module, "placement of module", &at)
             && let Some(on) = on
         {
+            counts_at.extend(counted_at.map(|at| (module.clone(), at)));
             placements.insert(module, Placement { on, count });
         }
     }
@@ -74,6 +61,7 @@ pub(crate) fn mesh(form: MeshForm, names: &mut Names<'_, '_>) -> Option<MeshFile
         name_at,
         holders_at,
         places_at,
+        counts_at,
     })
 }
 
@@ -95,6 +83,32 @@ fn selector(place: PlaceForm, names: &mut Names<'_, '_>) -> Option<Selector> {
             None
         }
     }
+}
+
+/// Its seats, and where each holder is named.
+fn seats(
+    forms: &[Keyed<SeatForm>],
+    names: &mut Names<'_, '_>,
+) -> (BTreeMap<SeatName, SeatSpec>, BTreeMap<SeatName, Offset>) {
+    let (mut seats, mut seats_at, mut holders_at) =
+        (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for Keyed(seat) in forms {
+        let name = names.one::<SeatName>("\"name\" in [[seat]]", &seat.name);
+        let holder = seat
+            .holder
+            .as_ref()
+            .map(|holder| (names.one("\"holder\" in [[seat]]", holder), holder));
+        let Some(name) = name else { continue };
+        if first(names, &mut seats_at, &name, "seat", &seat.name) {
+            if let Some((_, text)) = &holder {
+                holders_at.insert(name.clone(), text.span().start);
+            }
+            let holder = holder.and_then(|(module, _)| module);
+            let failover = failover(seat, names);
+            seats.insert(name, SeatSpec { holder, failover });
+        }
+    }
+    (seats, holders_at)
 }
 
 /// For how long the holder's nodes may be lost, where that matters.
