@@ -93,6 +93,7 @@ impl Stage {
             release: "1.0.0".to_owned(),
             node: self.node.clone(),
             instance: None,
+            key: None,
         });
         module.emit(&EventName::announced(), "a1", body).await?;
         let heard = async || {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use amqp::TypedAmqp;
 use anyhow::{Context, anyhow, bail};
+use mesh_control::Rotation;
 use mesh_derive::topology::LONGEST_HELD;
 use mesh_host::Place;
 use mesh_model::BusKind;
@@ -31,6 +32,8 @@ pub(crate) struct Config {
     pub(crate) engine: EngineKind,
     /// How long a refused message is held.
     pub(crate) window: Limits,
+    /// When modules' credentials are replaced.
+    pub(crate) rotation: Rotation,
     /// The bus.
     pub(crate) bus: Bus,
     /// The file it comes from, if there is one.
@@ -123,7 +126,15 @@ struct Typed {
     mesh: TypedMesh,
     store: TypedStore,
     window: TypedWindow,
+    credentials: TypedCredentials,
     bus: TypedBus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TypedCredentials {
+    rotate_after: Option<String>,
+    overlap: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -223,6 +234,7 @@ impl Config {
             mesh,
             engine,
             window,
+            rotation: rotation(&typed.credentials)?,
             bus,
             file,
         })
@@ -308,6 +320,32 @@ fn nats_bus(typed: TypedNats) -> anyhow::Result<Nats> {
     }
 }
 
+fn rotation(typed: &TypedCredentials) -> anyhow::Result<Rotation> {
+    let defaults = Rotation::default();
+    let millis = |key, text: &str, least: Duration| {
+        let time = duration(key, Some(text), least)?;
+        if time < least {
+            bail!("{key} = {text:?}: at least {}", human(least));
+        }
+        anyhow::Ok(u64::try_from(time.as_millis())?)
+    };
+    Ok(Rotation {
+        after: match typed.rotate_after.as_deref() {
+            Some("never") => None,
+            Some(text) => Some(millis(
+                "credentials.rotate_after",
+                text,
+                Duration::from_hours(1),
+            )?),
+            None => defaults.after,
+        },
+        overlap: match typed.overlap.as_deref() {
+            Some(text) => millis("credentials.overlap", text, Duration::from_mins(1))?,
+            None => defaults.overlap,
+        },
+    })
+}
+
 fn duration(key: &str, text: Option<&str>, default: Duration) -> anyhow::Result<Duration> {
     let Some(text) = text else {
         return Ok(default);
@@ -361,6 +399,18 @@ impl Config {
             ("window.bound", human(window.bound), &from_file),
             ("window.first", human(window.first), &from_file),
             ("window.cap", human(window.cap), &from_file),
+            (
+                "credentials.rotate_after",
+                self.rotation
+                    .after
+                    .map_or_else(|| "never".to_owned(), of_millis),
+                &from_file,
+            ),
+            (
+                "credentials.overlap",
+                of_millis(self.rotation.overlap),
+                &from_file,
+            ),
         ];
         rows.extend(
             self.bus
@@ -404,6 +454,10 @@ impl fmt::Display for Nats {
     }
 }
 
+fn of_millis(millis: u64) -> String {
+    human(Duration::from_millis(millis))
+}
+
 fn human(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
@@ -418,6 +472,10 @@ const SKELETON: &str = r#"version = 1
 
 [window]
 # bound = "10m"            # how long a report the store refuses is held before it is let go
+
+[credentials]
+# rotate_after = "30d"     # when a module's credential is replaced, without a restart; or "never"
+# overlap = "1d"           # how long the one before stays good for a module that does not take the new one by itself
 
 [bus]
 # default = "nats"         # with two buses, the one hosts join on unless their token says otherwise; or "amqp"

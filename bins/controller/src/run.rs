@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::FutureExt;
-use mesh_bus::{
-    Both, ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError,
-};
+use mesh_bus::{Both, ControllerBus, ControllerHandle, ControllerLoop, ControllerParts, LoopError};
 use mesh_control::{Fact, Kept, Settings};
 use mesh_derive::topology::BrokerFacts;
 use mesh_derive::{Bounds, Plan, derive, in_parts};
@@ -295,6 +293,7 @@ pub(crate) async fn prepare<B: ControllerBus>(
         settings.own_keys.insert(crate::keys::public(key)?);
     }
     settings.window = config.window;
+    settings.rotation = config.rotation;
     settings.broker.clone_from(&reached.broker);
     let places = reached.reaches.iter();
     settings.places = places.map(|(kind, reach)| (*kind, reach.place())).collect();

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use mesh_api::{
     ApiError, Applied, Apply, Assign, Caller, CanAnswer, CanRequest, Code, Control, DoctorFinding,
-    DoctorReport, Label, LogQuery, LogRecords, Move, PlanRequest, RefuseStore, ReportLine, ReportList, Schedule,
-    SecretList, SecretValue, TokenCreated, TokenLine, TokenList, TokenRequest, Verified,
-    VerifyRequest,
+    DoctorReport, Label, LogQuery, LogRecords, Move, PlanRequest, RefuseStore, ReportLine,
+    ReportList, Rotate, Schedule, SecretList, SecretValue, TokenCreated, TokenLine, TokenList,
+    TokenRequest, Verified, VerifyRequest,
 };
 use mesh_auth::keys::{BoxPublic, SigningPublic, UserKey};
 use mesh_auth::token::Token;
@@ -44,6 +44,8 @@ struct Shared<B> {
     /// What secrets are sealed to as they come.
     sealer: BoxPublic,
     default: BusKind,
+    /// Milliseconds a credential that is replaced stays good, unless the operator says otherwise.
+    overlap: u64,
     reaches: BTreeMap<BusKind, Reach>,
     allow_faults: bool,
     faults: Mutex<JoinSet<()>>,
@@ -76,6 +78,7 @@ impl<B: ControllerBus> Surface<B> {
                 pinned: service.keys.signing.public(),
                 sealer: service.keys.secrets.public(),
                 default: service.config.bus.default_kind(),
+                overlap: service.config.rotation.overlap,
                 reaches: reached.reaches,
                 allow_faults: service.cli.allow_faults,
                 faults: Mutex::new(JoinSet::new()),
@@ -306,6 +309,22 @@ impl<B: ControllerBus> Control for Surface<B> {
 
     async fn revoke_token(&self, id: TokenId, who: Caller) -> Result<Applied, ApiError> {
         self.command(Command::RevokeToken { id }, &who).await
+    }
+
+    async fn rotate(
+        &self,
+        module: ModuleName,
+        request: Rotate,
+        who: Caller,
+    ) -> Result<Applied, ApiError> {
+        let overlap = request.overlap_millis.unwrap_or(self.shared.overlap);
+        let node = request.node;
+        let command = Command::Rotate {
+            module,
+            node,
+            overlap,
+        };
+        self.command(command, &who).await
     }
 
     async fn set_secret(

@@ -270,6 +270,9 @@ pub(crate) enum ModuleVerb {
         /// The module.
         module: ModuleName,
     },
+    /// Replace its credentials now. A module that uses the SDK takes the new one without a restart; another is restarted
+    /// once the one before is good no longer.
+    Rotate(Rotate),
     /// Print a commented manifest to begin with.
     New {
         /// The module.
@@ -281,6 +284,19 @@ pub(crate) enum ModuleVerb {
         #[arg(long)]
         mesh: bool,
     },
+}
+
+/// Replace a module's credentials.
+#[derive(Debug, Args)]
+pub(crate) struct Rotate {
+    /// The module.
+    pub(crate) module: ModuleName,
+    /// On this node only.
+    #[arg(long)]
+    pub(crate) node: Option<NodeName>,
+    /// How long the one before stays good [default: the configuration's `credentials.overlap`].
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) overlap: Option<Duration>,
 }
 
 /// What can be done with seats.

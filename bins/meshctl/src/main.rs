@@ -46,6 +46,7 @@ async fn main() -> ExitCode {
         Verb::Node(NodeVerb::Move(asked)) => moving::moving(&cli, asked).await,
         Verb::Module(ModuleVerb::Ls) => list::modules(&cli).await,
         Verb::Module(ModuleVerb::Inspect { module }) => inspect::module(&cli, module).await,
+        Verb::Module(ModuleVerb::Rotate(asked)) => secret::rotate(&cli, asked).await,
         Verb::Module(ModuleVerb::New { module }) => Ok(declare::skeleton(module)),
         Verb::Module(ModuleVerb::Schema { mesh }) => Ok(declare::schema(*mesh)),
         Verb::Seat(SeatVerb::Ls) => list::seats(&cli).await,

@@ -1,15 +1,15 @@
-//! Secrets.
+//! Secrets, and credentials that are replaced.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use mesh_api::{SecretLine, SecretValue};
+use mesh_api::{Rotate as RotateRequest, SecretLine, SecretValue};
 use mesh_control::SECRET_LIMIT;
 use mesh_model::{ModuleName, SecretName};
 
-use crate::cli::{Cli, Output, SecretSet};
+use crate::cli::{Cli, Output, Rotate, SecretSet};
 use crate::declare::{agreed_at_the_terminal, done, wait};
 use crate::out;
 use crate::table::{ago, table};
@@ -115,6 +115,19 @@ pub(crate) async fn remove(cli: &Cli, secret: &SecretName, yes: bool) -> anyhow:
     }
     let applied = cli.client().remove_secret(secret).await?;
     done(cli, applied.revision)
+}
+
+/// Replaces a module's credentials, and waits until its nodes have the new ones.
+pub(crate) async fn rotate(cli: &Cli, asked: &Rotate) -> anyhow::Result<ExitCode> {
+    let overlap = asked
+        .overlap
+        .map(|overlap| u64::try_from(overlap.as_millis()));
+    let request = RotateRequest {
+        node: asked.node.clone(),
+        overlap_millis: overlap.transpose()?,
+    };
+    let applied = cli.client().rotate(&asked.module, &request).await?;
+    wait(cli, applied.revision).await
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub(crate) struct Asserting<'a> {
     pub(crate) epoch: &'a Epoch,
     pub(crate) topology: &'a Topology,
     pub(crate) hashes: BTreeMap<Principal, String>,
+    /// Hashes that were replaced, and whose owners need not log in anew for it.
+    pub(crate) retiring: BTreeMap<Principal, String>,
     pub(crate) found: Document,
     pub(crate) done: Asserted,
     /// The first thing that could not be done while the rest could.

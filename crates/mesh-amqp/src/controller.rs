@@ -265,7 +265,10 @@ impl ControllerBus for AmqpController {
         let users = plan.users.iter();
         let mut hashes = self.epoch.hash();
         hashes.extend(users.filter_map(|(key, who)| Some((who.clone(), password_hash(key)?))));
+        let retiring = plan.retiring.iter();
+        let retiring = retiring.filter_map(|(key, who)| Some((who.clone(), password_hash(key)?)));
         let asserting = Asserting {
+            retiring: retiring.collect(),
             management: &self.management,
             epoch: &self.epoch,
             topology: &fitting(topology(plan, &self.bounds, &self.broker(found.version)))?,

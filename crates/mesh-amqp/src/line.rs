@@ -77,8 +77,13 @@ impl Line {
 
     /// As another from now on.
     pub(crate) async fn log_in_as(&self, login: Login) {
-        *self.login.lock().unwrap_or_else(PoisonError::into_inner) = Some(login);
+        self.log_in_next_as(login);
         self.hang_up().await;
+    }
+
+    /// As another, whenever a connection has to be made: the one that is there goes on.
+    pub(crate) fn log_in_next_as(&self, login: Login) {
+        *self.login.lock().unwrap_or_else(PoisonError::into_inner) = Some(login);
     }
 
     /// Whether it is there, and each change of that.

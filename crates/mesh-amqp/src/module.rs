@@ -12,7 +12,7 @@ use crate::credential::Credential;
 use crate::ear::{self, Told};
 use crate::endpoint::Endpoint;
 use crate::inbox::{Inbox, ModuleReceipt};
-use crate::line::{Dialling, Line};
+use crate::line::{Dialling, Line, Login};
 use crate::node::{acknowledge, lines};
 use crate::publish::{Letter, Publisher, place_of};
 
@@ -48,6 +48,17 @@ impl AmqpModule {
             module: instance.module.clone(),
             users: endpoint.users.clone(),
         })
+    }
+
+    /// Has another credential from now on. What there is of connections goes on: a broker asks for a password when one is
+    /// made, and whoever made it is the same.
+    pub fn take(&self, credential: &Credential) {
+        for line in [&*self.consuming, self.publisher.line()] {
+            if let Some(user) = line.user() {
+                let credential = credential.clone();
+                line.log_in_next_as(Login { user, credential });
+            }
+        }
     }
 
     fn letter(subject: &Subject, id: &str, must_arrive: bool) -> Result<Letter, BusError> {

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::error::ApiError;
 use crate::form::{
     Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
-    PlanRequest, RefuseStore, ReportList, Schedule, SecretList, SecretValue, TokenCreated,
+    PlanRequest, RefuseStore, ReportList, Rotate, Schedule, SecretList, SecretValue, TokenCreated,
     TokenList, TokenRequest, Verified, VerifyRequest,
 };
 use crate::logs::{LogQuery, LogReader};
@@ -126,6 +126,16 @@ impl Client {
     pub async fn revoke_token(&self, id: &TokenId) -> Result<Applied, CallError> {
         let path = format!("/v1/tokens/{id}");
         self.call::<(), _>(Method::DELETE, &path, None).await
+    }
+
+    /// Replaces a module's credentials.
+    pub async fn rotate(
+        &self,
+        module: &ModuleName,
+        request: &Rotate,
+    ) -> Result<Applied, CallError> {
+        let path = format!("/v1/modules/{module}/credentials");
+        self.call(Method::POST, &path, Some(request)).await
     }
 
     /// Sets a secret.

@@ -56,10 +56,12 @@ impl From<CommandError> for ApiError {
             CommandError::Conflict { .. }
             | CommandError::OnThatBus(..)
             | CommandError::Moving(..)
+            | CommandError::Rotating(_)
             | CommandError::SecretInUse { .. } => Code::Conflict,
             CommandError::UnknownSeat(_)
             | CommandError::UnknownNode(_)
             | CommandError::UnknownToken(_)
+            | CommandError::RunsNowhere(_)
             | CommandError::UnknownSecret(_) => Code::NotFound,
             CommandError::Store(_) => Code::Unavailable,
             CommandError::TokenExists(_) | CommandError::KeyInUse(_) | CommandError::Mint(_) => {

@@ -93,6 +93,18 @@ pub struct Move {
     pub to: BusKind,
 }
 
+/// Has a module's credentials replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rotate {
+    /// On this node only.
+    #[serde(default)]
+    pub node: Option<NodeName>,
+    /// For how many milliseconds those before stay good; as the configuration says, where this does not.
+    #[serde(default)]
+    pub overlap_millis: Option<u64>,
+}
+
 /// Asks for a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -374,6 +386,7 @@ mod tests {
         knows_all_its_fields::<Assign>(json!({}));
         knows_all_its_fields::<Label>(json!({"labels": {}}));
         knows_all_its_fields::<Schedule>(json!({"scheduling": "drained"}));
+        knows_all_its_fields::<Rotate>(json!({}));
         knows_all_its_fields::<Move>(json!({"to": "amqp"}));
         knows_all_its_fields::<TokenRequest>(json!({"ttlSecs": 1}));
         knows_all_its_fields::<VerifyRequest>(json!({}));

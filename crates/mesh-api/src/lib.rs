@@ -10,7 +10,7 @@ pub use client::{CallError, Client};
 pub use error::{ApiError, Code};
 pub use form::{
     Applied, Apply, Assign, BrokerAnswer, CanAnswer, CanRequest, CanVerb, DoctorFinding,
-    DoctorReport, Envelope, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList,
+    DoctorReport, Envelope, Label, Move, PlanRequest, RefuseStore, ReportLine, ReportList, Rotate,
     Schedule, SecretLine, SecretList, SecretValue, TokenCreated, TokenLine, TokenList,
     TokenRequest, Verified, VerifiedPrincipal, VerifyRequest,
 };

@@ -24,7 +24,7 @@ use tokio::net::UnixListener;
 use crate::error::{ApiError, Code};
 use crate::form::{
     Applied, Apply, Assign, CanAnswer, CanRequest, DoctorReport, Envelope, Label, Move,
-    PlanRequest, RefuseStore, ReportList, Schedule, SecretList, SecretValue, TokenCreated,
+    PlanRequest, RefuseStore, ReportList, Rotate, Schedule, SecretList, SecretValue, TokenCreated,
     TokenList, TokenRequest, Verified, VerifyRequest,
 };
 use crate::logs::{LogQuery, LogRecords, streamed};
@@ -109,6 +109,13 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn revoke_token(
         &self,
         id: TokenId,
+        who: Caller,
+    ) -> impl Future<Output = Answer<Applied>> + Send;
+    /// Replaces a module's credentials.
+    fn rotate(
+        &self,
+        module: ModuleName,
+        request: Rotate,
         who: Caller,
     ) -> impl Future<Output = Answer<Applied>> + Send;
     /// Sets a secret.
@@ -211,6 +218,7 @@ fn router<C: Control>(control: C) -> Router {
         .route("/nodes/{node}/bus", put(move_node::<C>))
         .route("/tokens", get(tokens::<C>).post(create_token::<C>))
         .route("/tokens/{id}", delete(revoke_token::<C>))
+        .route("/modules/{module}/credentials", post(rotate::<C>))
         .route("/secrets", get(secrets::<C>))
         .route(
             "/secrets/{secret}",
@@ -391,6 +399,19 @@ async fn revoke_token<C: Control>(
         Err(error) => Err(error),
     };
     answer("Applied", revoked)
+}
+
+async fn rotate<C: Control>(
+    State(control): State<C>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    PathParam(module): PathParam<String>,
+    Body(request): Body<Rotate>,
+) -> Response {
+    let rotated = match named(&module) {
+        Ok(module) => control.rotate(module, request, caller).await,
+        Err(error) => Err(error),
+    };
+    answer("Applied", rotated)
 }
 
 async fn secrets<C: Control>(State(control): State<C>) -> Response {

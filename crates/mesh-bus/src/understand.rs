@@ -23,6 +23,7 @@ pub(crate) fn message(subject: &Subject, body: &[u8]) -> Message {
                     Announcement {
                         release: said.release,
                         node: said.node,
+                        key: said.key,
                     },
                 ),
                 Err(error) => Message::Malformed(format!(
@@ -108,10 +109,12 @@ mod tests {
             release: "1".to_owned(),
             node: "a".parse().unwrap(),
             instance: None,
+            key: None,
         });
         let announcement = Announcement {
             release: "1".to_owned(),
             node: "a".parse().unwrap(),
+            key: None,
         };
         assert_eq!(
             message(&event("m.announced"), &body),

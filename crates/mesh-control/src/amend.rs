@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    BusKind, Declared, Labels, MeshError, ModuleName, Moving, NodeName, Principal, Records,
-    Revision, Scheduling, Sealed, SeatName, SeatRecord, SecretName, Timestamp, TokenId,
+    BusKind, Declared, InstanceRef, Labels, MeshError, ModuleName, Moving, NodeName, Principal,
+    Records, Revision, Scheduling, Sealed, SeatName, SeatRecord, SecretName, Timestamp, TokenId,
     TokenRecord, labels_too_large,
 };
 
 use crate::placement::{Mint, MintError, Minted, Places, settle_instances};
+use crate::rotation;
 use crate::secrets;
 use crate::spread::standing;
 
@@ -74,6 +75,15 @@ pub enum Command {
         /// The value, sealed to the controller.
         sealed: Sealed,
     },
+    /// A module has other credentials from now on; those before stay good for a while.
+    Rotate {
+        /// The module.
+        module: ModuleName,
+        /// On this node only.
+        node: Option<NodeName>,
+        /// For how many milliseconds the ones before stay good.
+        overlap: u64,
+    },
     /// A secret nobody needs is forgotten.
     RemoveSecret {
         /// The secret.
@@ -134,6 +144,15 @@ pub enum CommandError {
     /// More labels than a node may have.
     #[error("the labels {0}")]
     Labels(String),
+    /// There is nothing to replace.
+    #[error("module {0} runs on no such node; `meshctl module ls` shows where modules run")]
+    RunsNowhere(ModuleName),
+    /// It is being replaced.
+    #[error(
+        "the credential of module {} on {} was replaced, and the one before is still good; wait until the module has \
+         taken the new one", .0.module, .0.node
+    )]
+    Rotating(InstanceRef),
     /// No such secret.
     #[error("there is no secret {0}; `meshctl secret ls` lists them")]
     UnknownSecret(SecretName),
@@ -241,9 +260,14 @@ pub(crate) fn amend(
         }
         Command::Move { node, to } => offer(&mut next, node, *to, places, now, mint)?,
         Command::SetSecret { secret, sealed } => secrets::set(&mut next, secret, sealed, now),
+        Command::Rotate {
+            module,
+            node,
+            overlap,
+        } => rotation::force(&mut next, module, node.as_ref(), *overlap, now, mint)?,
         Command::RemoveSecret { secret } => secrets::remove(&mut next, secret)?,
     };
-    settle_instances(&mut next, &standing(records), mint)?;
+    settle_instances(&mut next, &standing(records), now, mint)?;
     secrets::fit(&next)?;
     next.revision = next.revision.next();
     Ok((next, what))

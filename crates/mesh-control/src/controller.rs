@@ -10,6 +10,7 @@ mod joining;
 mod lane;
 mod moving;
 mod outward;
+mod rotating;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,6 +28,7 @@ use crate::fact::Kept;
 use crate::message::MessageKey;
 use crate::pause::due;
 use crate::placement::{Mint, Places};
+use crate::rotation::Rotation;
 use lane::Lane;
 use outward::{Assertion, Undeclared};
 
@@ -49,6 +51,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// What the bus is if it is a RabbitMQ: what is declared has to fit into one then.
     pub broker: Option<BrokerFacts>,
+    /// When modules' credentials are replaced.
+    pub rotation: Rotation,
     /// Milliseconds between two attempts at the bus, and at the store.
     pub retry: u64,
     /// Milliseconds a node may differ from what it was told before it is told again.
@@ -71,6 +75,7 @@ impl Settings {
             window: Limits::default(),
             bounds: Bounds::default(),
             broker: None,
+            rotation: Rotation::default(),
             retry: 500,
             ask_again: 20_000,
             reports_kept: 64,
@@ -100,6 +105,10 @@ pub struct Controller<M> {
     /// Nodes of which an earlier run was heard beside a later one.
     rivals: BTreeMap<NodeName, Rival>,
     announced: BTreeMap<InstanceRef, String>,
+    /// Modules that are known to use their newest key while the one before is still good.
+    keyed: BTreeMap<InstanceRef, PublicKey>,
+    /// When credentials were looked at last.
+    looked_at_credentials: Option<Timestamp>,
     window: Window<MessageKey>,
     in_hand: BTreeSet<MessageKey>,
     in_store: BTreeMap<MessageKey, Report>,
@@ -203,6 +212,8 @@ impl<M: Mint> Controller<M> {
             presence: BTreeMap::new(),
             rivals: BTreeMap::new(),
             announced: BTreeMap::new(),
+            keyed: BTreeMap::new(),
+            looked_at_credentials: None,
             in_hand: BTreeSet::new(),
             in_store: BTreeMap::new(),
             parking: BTreeMap::new(),
@@ -319,6 +330,7 @@ impl<M: Mint> Controller<M> {
         self.expire_tokens(now);
         self.go_on_moving(now);
         self.look_at_seats(now);
+        self.look_at_credentials(now);
         self.advance(now, &mut effects);
         effects
     }

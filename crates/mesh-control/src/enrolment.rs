@@ -81,7 +81,7 @@ pub(crate) fn admit(
             scheduling,
         },
     );
-    if let Err(error) = settle_instances(&mut next, &standing(records), mint) {
+    if let Err(error) = settle_instances(&mut next, &standing(records), now, mint) {
         return Admission::Refused(EnrolmentRefusal::InvalidKey { what: error.why });
     }
     next.revision = next.revision.next();

@@ -15,6 +15,7 @@ mod message;
 mod pause;
 mod placement;
 mod preview;
+mod rotation;
 mod secrets;
 mod spread;
 mod status;
@@ -27,6 +28,7 @@ pub use fact::{AuditFact, Change, Fact, FactKey, Kept, MeshFact};
 pub use message::{Announcement, Message, MessageKey, NodeSettlement, Queue, Settlement};
 pub use placement::{Mint, MintError, Minted, Places};
 pub use preview::{Chosen, Preview};
+pub use rotation::Rotation;
 pub use secrets::{SECRET_LIMIT, uses_of_secrets};
 pub use status::{
     Candidate, HeldBy, LOST_AFTER, ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_model::{BusKind, Enrolment, ModuleName, NodeName, Report, TokenId};
+use mesh_model::{BusKind, Enrolment, ModuleName, NodeName, PublicKey, Report, TokenId};
 
 /// Which message: the same each time it is delivered again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,4 +62,6 @@ pub struct Announcement {
     pub release: String,
     /// The node it runs on.
     pub node: NodeName,
+    /// The key it has, where it says so.
+    pub key: Option<PublicKey>,
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    BoxPublicKey, BusKind, BusPlace, Declaration, Generation, Home, InstanceRecord, Manifest,
-    Moving, NodeName, NodeRecord, Offer, Principal, PublicKey, Records, Sealed, Workload,
+    BoxPublicKey, BusKind, BusPlace, CredentialLife, Declaration, Generation, Home, InstanceRecord,
+    Manifest, Moving, NodeName, NodeRecord, Offer, Principal, PublicKey, Records, Sealed,
+    Timestamp, Workload,
 };
 
 use crate::secrets;
@@ -54,6 +55,7 @@ pub struct MintError {
 pub(crate) fn settle_instances(
     records: &mut Records,
     standing: &Standing,
+    now: Timestamp,
     mint: &mut impl Mint,
 ) -> Result<(), MintError> {
     let wanted = placed(records, standing);
@@ -81,7 +83,10 @@ pub(crate) fn settle_instances(
                 credential,
                 sealed_to,
                 secrets: [].into(),
-                life: mesh_model::CredentialLife::default(),
+                life: CredentialLife {
+                    made: Some(now),
+                    ..CredentialLife::default()
+                },
             },
         );
     }

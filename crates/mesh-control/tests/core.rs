@@ -31,5 +31,8 @@ mod reports;
 #[path = "core/rig.rs"]
 mod rig;
 #[cfg(test)]
+#[path = "core/rotation.rs"]
+mod rotation;
+#[cfg(test)]
 #[path = "core/secrets.rs"]
 mod secrets;

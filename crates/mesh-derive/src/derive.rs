@@ -60,7 +60,22 @@ pub fn derive(records: &Records, bounds: &Bounds) -> Plan {
         let principal = Principal::Joiner(token.clone());
         parts.principal(principal, grant, None, Some(&record.key));
     }
-    parts.plan()
+    let mut plan = parts.plan();
+    plan.retiring = retiring(records, &plan);
+    plan
+}
+
+/// Keys that were replaced, of instances that run. One that is somebody's own is his alone.
+fn retiring(records: &Records, plan: &Plan) -> BTreeMap<PublicKey, Principal> {
+    let instances = records.instances.iter();
+    let retiring = instances.filter_map(|(instance, record)| {
+        let key = &record.life.retiring.as_ref()?.key;
+        let good = !plan.users.contains_key(key) && runs(records, instance, record);
+        let principal = Principal::Instance(instance.clone());
+        let good = good && plan.users.get(&record.key) == Some(&principal);
+        good.then(|| (key.clone(), principal))
+    });
+    retiring.collect()
 }
 
 /// What was derived so far, in the order of the plan's maps: those are made at once, which costs no search.
@@ -129,6 +144,7 @@ impl Parts {
             grants: self.grants.into_iter().collect(),
             reads: self.reads.into_iter().collect(),
             users: self.users.into_iter().collect(),
+            retiring: BTreeMap::new(),
             parts: BTreeMap::new(),
             carried: BTreeSet::new(),
         }

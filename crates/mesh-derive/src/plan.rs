@@ -25,6 +25,8 @@ pub struct Plan {
     pub reads: BTreeMap<Principal, BTreeSet<Filter>>,
     /// Whose key is whose. The controller's own is the bus's to add: it is no record.
     pub users: BTreeMap<PublicKey, Principal>,
+    /// Keys of theirs that were replaced and are good for a while longer: whoever has one may what its owner may.
+    pub retiring: BTreeMap<PublicKey, Principal>,
     /// What of it each bus holds, in a mesh of two; nothing where one bus holds all. See [`part`](crate::part).
     pub parts: BTreeMap<BusKind, Self>,
     /// Consumers of this bus whose readers are all on the other: the controller reads them, and carries what it reads

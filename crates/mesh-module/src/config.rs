@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mesh_amqp::{InvalidUrl, Trust};
 use mesh_derive::subject::inbox_prefix;
-use mesh_model::{BusFacts, InstanceRef, InvalidName, Principal};
+use mesh_model::{BusFacts, InstanceRef, InvalidName, Principal, PublicKey};
 use mesh_nats::Credential;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
@@ -22,6 +22,8 @@ pub struct ModuleConfig {
     pub instance: InstanceRef,
     /// Its bus.
     pub bus: BusConfig,
+    /// The file its credential was read from. Another that takes its place there is taken, without a restart.
+    pub creds: Option<PathBuf>,
 }
 
 /// Where a bus is, whom it is trusted as, and what proves the instance there.
@@ -46,6 +48,24 @@ pub enum BusConfig {
 }
 
 impl BusConfig {
+    /// The public half of the credential, by which the mesh knows it.
+    pub(crate) fn key(&self) -> Option<PublicKey> {
+        match self {
+            Self::Nats { credential, .. } => credential.public(),
+            Self::Amqp { credential, .. } => Some(credential.public()),
+        }
+    }
+
+    /// The same bus, with the credential that is in this file now.
+    pub(crate) fn with_credential_of(&self, creds: &Path) -> Result<Self, ConfigError> {
+        let mut config = self.clone();
+        match &mut config {
+            Self::Nats { credential: it, .. } => *it = credential(creds)?,
+            Self::Amqp { credential: it, .. } => *it = broker_credential(creds)?,
+        }
+        Ok(config)
+    }
+
     /// Its servers, for the log.
     pub(crate) fn servers(&self) -> Vec<String> {
         match self {
@@ -108,7 +128,12 @@ impl ModuleConfig {
             };
             over_nats(urls, creds, ca, name, facts)?
         };
-        Ok(Self { instance, bus })
+        let creds = Some(creds.to_owned());
+        Ok(Self {
+            instance,
+            bus,
+            creds,
+        })
     }
 }
 
@@ -143,8 +168,7 @@ fn over_amqp(
     ca: Option<&Path>,
     name: &str,
 ) -> Result<BusConfig, ConfigError> {
-    let text = host::read_private(creds).map_err(|source| unreadable(CREDS, creds, source))?;
-    let credential = mesh_amqp::Credential::of_seed(seed(&text, creds)?);
+    let credential = broker_credential(creds)?;
     let trust = match ca {
         Some(path) => {
             let pem =
@@ -251,6 +275,11 @@ fn urls(list: &str) -> Vec<String> {
         .filter(|url| !url.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+fn broker_credential(path: &Path) -> Result<mesh_amqp::Credential, ConfigError> {
+    let text = host::read_private(path).map_err(|source| unreadable(CREDS, path, source))?;
+    Ok(mesh_amqp::Credential::of_seed(seed(&text, path)?))
 }
 
 fn credential(path: &Path) -> Result<Credential, ConfigError> {

@@ -1,11 +1,13 @@
 //! A module on the bus.
 
+mod renewal;
+
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mesh_bus::{BusError, ModuleBus, Source};
-use mesh_model::{EventName, InstanceRef, SeatName};
+use mesh_model::{EventName, InstanceRef, PublicKey, SeatName};
 use mesh_wire::{Announcement, encode_announcement};
 use tokio::time::{Instant, sleep};
 
@@ -23,6 +25,14 @@ pub struct Module<B: ModuleBus = HandedBus> {
     bus: Arc<B>,
     instance: Arc<InstanceRef>,
     ids: Arc<Ids>,
+    said: Arc<Said>,
+}
+
+/// What the module says of itself, to be said again once it has another key.
+#[derive(Debug, Default)]
+struct Said {
+    release: Mutex<Option<String>>,
+    key: Mutex<Option<PublicKey>>,
 }
 
 impl Module {
@@ -40,7 +50,14 @@ impl Module {
         loop {
             let connected = HandedBus::connect(&config.bus, &config.instance, seed);
             match connected.await {
-                Ok(bus) => return Ok(Self::over(bus, config.instance)),
+                Ok(bus) => {
+                    let module = Self::over(bus, config.instance.clone());
+                    *locked(&module.said.key) = config.bus.key();
+                    if let Some(creds) = config.creds.clone() {
+                        module.renew_from(creds, config, seed);
+                    }
+                    return Ok(module);
+                }
                 Err(error @ (BusError::Away(_) | BusError::Refused { .. })) => {
                     let why = error.to_string();
                     if told.as_ref() != Some(&why) {
@@ -62,6 +79,7 @@ impl<B: ModuleBus> Module<B> {
             bus: Arc::new(bus),
             ids: Arc::new(Ids::new(&instance, host::chance())),
             instance: Arc::new(instance),
+            said: Arc::default(),
         }
     }
 
@@ -76,7 +94,9 @@ impl<B: ModuleBus> Module<B> {
             release: release.to_owned(),
             node: self.instance.node.clone(),
             instance: Some(self.ids.run()),
+            key: locked(&self.said.key).clone(),
         };
+        *locked(&self.said.release) = Some(release.to_owned());
         self.emit_event(EventName::announced(), encode_announcement(&announcement))
             .await
     }
@@ -160,8 +180,14 @@ impl<B: ModuleBus> Clone for Module<B> {
             bus: Arc::clone(&self.bus),
             instance: Arc::clone(&self.instance),
             ids: Arc::clone(&self.ids),
+            said: Arc::clone(&self.said),
         }
     }
+}
+
+/// No writer leaves what it writes half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: ModuleBus> fmt::Debug for Module<B> {

@@ -12,7 +12,7 @@ use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use mesh_bus::{BusError, Link};
 use mesh_derive::subject::inbox_prefix;
-use mesh_model::Principal;
+use mesh_model::{Principal, PublicKey};
 use tokio::sync::{broadcast, watch};
 
 use crate::denial::Denial;
@@ -40,6 +40,21 @@ pub enum Credential {
     NKeySeed(String),
     /// The text of a credentials file: a user JWT and its seed.
     Creds(String),
+}
+
+impl Credential {
+    /// The public half, by which records know it; nothing where there is no seed in it.
+    pub fn public(&self) -> Option<PublicKey> {
+        let seed = match self {
+            Self::NKeySeed(seed) => seed.trim(),
+            Self::Creds(text) => {
+                let mut lines = text.lines().map(str::trim);
+                lines.find(|line| line.starts_with("SU"))?
+            }
+        };
+        let key = nkeys::KeyPair::from_seed(seed).ok()?;
+        PublicKey::new(key.public_key()).ok()
+    }
 }
 
 impl fmt::Debug for Credential {
@@ -308,6 +323,18 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_credential_is_known_by_its_public_half() {
+        let key = nkeys::KeyPair::new_user();
+        let seed = key.seed().unwrap();
+        let public = PublicKey::new(key.public_key()).ok();
+        let creds =
+            format!("-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n");
+        assert_eq!(Credential::NKeySeed(format!("{seed}\n")).public(), public);
+        assert_eq!(Credential::Creds(creds).public(), public);
+        assert_eq!(Credential::NKeySeed("SUA".to_owned()).public(), None);
+    }
 
     #[test]
     fn a_credential_does_not_show_itself() {

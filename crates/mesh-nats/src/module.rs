@@ -150,6 +150,25 @@ impl NatsListener {
         }
     }
 
+    /// Withdraws the subscription, and keeps what is on its way: [`rest`](Self::rest) is that.
+    pub async fn leave(&mut self) {
+        if let Some(messages) = &mut self.messages
+            && let Err(error) = messages.drain().await
+        {
+            tracing::debug!(%error, "the subscription ends with its connection");
+        }
+    }
+
+    /// The next of what was on its way when the subscription was withdrawn; nothing once that was all.
+    pub async fn rest(&mut self) -> Option<Incoming<Receipt>> {
+        loop {
+            let message = self.messages.as_mut()?.next().await?;
+            if let Some(incoming) = self.accepts.read(&message) {
+                return Some(incoming);
+            }
+        }
+    }
+
     /// Subscribes in the group, which is called after the consumer.
     async fn subscribe(&mut self) -> Result<(), BusError> {
         self.messages = None;

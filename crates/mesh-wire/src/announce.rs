@@ -1,6 +1,6 @@
 //! The `announced` event: the one event whose body is ours, in JSON so that a module in any language can write it.
 
-use mesh_model::{NodeName, one_line};
+use mesh_model::{NodeName, PublicKey, one_line};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{bounded, field_of, text};
@@ -17,14 +17,18 @@ pub struct Announcement {
     pub node: NodeName,
     /// Which run of it, in words of its own.
     pub instance: Option<String>,
+    /// The public half of the credential it uses, so that one it used before can be ended.
+    pub key: Option<PublicKey>,
 }
 
-/// The body of the event: `{"release":"1.2","node":"web-1","instance":"a"}`, without `instance` when there is none.
+/// The body of the event: `{"release":"1.2","node":"web-1","instance":"a","key":"U…"}`, without `instance` and `key` when
+/// there are none.
 pub fn encode_announcement(announcement: &Announcement) -> Vec<u8> {
     write(&AnnouncementForm {
         release: announcement.release.clone(),
         node: announcement.node.to_string(),
         instance: announcement.instance.clone(),
+        key: announcement.key.as_ref().map(|key| key.as_str().into()),
     })
 }
 
@@ -41,6 +45,8 @@ pub fn decode_announcement(body: &[u8]) -> Result<Announcement, WireError> {
         release: one_line(&form.release),
         node: text("node", form.node).map_err(field_of(WHAT))?,
         instance: form.instance.as_deref().map(one_line),
+        // Whatever else its author means by the word is no key of ours.
+        key: form.key.and_then(|key| PublicKey::new(key.as_str()?).ok()),
     })
 }
 
@@ -50,6 +56,8 @@ struct AnnouncementForm {
     node: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<serde_json::Value>,
 }
 
 #[expect(
@@ -70,6 +78,7 @@ mod tests {
             release: "1.2".to_owned(),
             node: "web-1".parse().unwrap(),
             instance: instance.map(str::to_owned),
+            key: None,
         }
     }
 
@@ -83,6 +92,11 @@ mod tests {
             ),
             (
                 r#"{"release":"1.2","node":"web-1","instance":null}"#,
+                announcement(None),
+            ),
+            // What is no key of ours is somebody else's word.
+            (
+                r#"{"release":"1.2","node":"web-1","key":["a", 7]}"#,
                 announcement(None),
             ),
         ] {

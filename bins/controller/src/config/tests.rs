@@ -19,6 +19,10 @@ fn the_skeleton_means_the_defaults() {
         Bus::Nats(Nats::Managed(Managed { port: 0, .. }))
     ));
     assert_eq!(config.window.bound, Limits::default().bound);
+    assert_eq!(config.rotation, Rotation::default());
+    let text = "version = 1\n[credentials]\nrotate_after = \"never\"\noverlap = \"2h\"";
+    let rotation = meant(text).unwrap().rotation;
+    assert_eq!((rotation.after, rotation.overlap), (None, 7_200_000));
 }
 
 #[test]
@@ -33,6 +37,14 @@ fn what_is_wrong_is_named_with_its_key() {
         (
             "version = 1\n[bus.nats]\nlisten = \"0.0.0.0\"",
             "needs names",
+        ),
+        (
+            "version = 1\n[credentials]\nrotate_after = \"5m\"",
+            "credentials.rotate_after = \"5m\": at least 1h",
+        ),
+        (
+            "version = 1\n[credentials]\noverlap = \"1s\"",
+            "credentials.overlap",
         ),
         ("version = 1\n[store]\nengine = \"oracle\"", "store.engine"),
         ("[store]\n", "version = 1"),

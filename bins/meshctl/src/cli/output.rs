@@ -32,7 +32,9 @@ impl Verb {
             Self::Apply(_)
             | Self::Status
             | Self::Node(_)
-            | Self::Module(ModuleVerb::Ls | ModuleVerb::Inspect { .. })
+            | Self::Module(
+                ModuleVerb::Ls | ModuleVerb::Inspect { .. } | ModuleVerb::Rotate(_),
+            )
             | Self::Seat(_)
             | Self::Token(_)
             | Self::Secret(_)

@@ -301,6 +301,27 @@ async fn a_secret_is_handed_as_a_file_and_its_value_is_in_no_environment_and_not
     );
 }
 
+/// Nothing is masked, so that nothing is another word for what somebody's secret happens to be.
+#[tokio::test]
+async fn case_c_2f145c3_a_module_may_be_called_what_its_secret_says() {
+    let node = node();
+    let mut hello = sealed_to(&node.box_key, "hello");
+    let word = secret(&node.box_key, 1, "hello");
+    hello.secrets = [("WORD".parse().unwrap(), word)].into();
+    hello.release = "hello".to_owned();
+    let states = node.carry_out(1, &[&hello]).await;
+    let of: Vec<_> = states
+        .iter()
+        .map(|(of, it)| (of.as_str(), it.state))
+        .collect();
+    assert_eq!(of, [("hello", ModuleState::Running)]);
+    let [desired] = node.desired().try_into().unwrap();
+    assert_eq!(desired.workload.release, "hello");
+    assert_eq!(desired.extra_env["MESH_MODULE"], "hello");
+    let path = node.handed("hello").join("secrets/WORD");
+    assert_eq!(fs::read_to_string(path).unwrap(), "hello");
+}
+
 /// What stands in the way of every write, as a full disk does, and for root as for anybody.
 fn obstruct(node: &Node, module: &str) -> PathBuf {
     let creds = node.creds(module);

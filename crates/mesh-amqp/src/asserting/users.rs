@@ -91,10 +91,11 @@ impl Asserting<'_> {
         let Some(there) = self.found.get(Part::Users, &own) else {
             return false;
         };
+        let who = names.whose(user);
+        let retiring = who.as_ref().and_then(|who| self.retiring.get(who));
         let kept = wanted
             .get(Part::Users, &own)
-            .is_some_and(|wanted| difference(wanted, there).is_none());
-        let who = names.whose(user);
+            .is_some_and(|wanted| is_still(wanted, there, retiring));
         let rights = who.and_then(|who| {
             let before = memory.rights.get(&who)?;
             Some((before, self.topology.users.get(&who)?))
@@ -144,6 +145,18 @@ pub(crate) fn is_closed(row: &Value) -> bool {
     pattern("write") == Some(NOTHING) && pattern("read") == Some(NOTHING)
 }
 
+/// Whether who is there may go on: nothing differs, or a password alone that was replaced a while ago.
+fn is_still(wanted: &Value, there: &Value, retiring: Option<&String>) -> bool {
+    let mut there = there.clone();
+    let hash = there.get("password_hash").and_then(Value::as_str);
+    if retiring.is_some_and(|retiring| hash == Some(retiring))
+        && let Some(new) = wanted.get("password_hash")
+    {
+        set(&mut there, "password_hash", new.clone());
+    }
+    difference(wanted, &there).is_none()
+}
+
 /// Whether all of one authority is in another.
 fn is_within(before: &Rights, now: &Rights) -> bool {
     let keys = before.keys.iter().all(|(exchange, keys)| {
@@ -159,6 +172,25 @@ mod tests {
     use mesh_derive::topology::{Exchange, Key, Queue, QueueClass};
 
     use super::*;
+
+    #[test]
+    fn who_has_the_password_before_goes_on_while_that_is_good() {
+        let user = |hash: &str, tags: &str| json!({"password_hash": hash, "tags": tags});
+        let old = "old".to_owned();
+        for (there, retiring, stays) in [
+            (user("new", ""), None, true),
+            (user("old", ""), None, false),
+            (user("old", ""), Some(&old), true),
+            (user("older", ""), Some(&old), false),
+            (user("old", "administrator"), Some(&old), false),
+        ] {
+            assert_eq!(
+                is_still(&user("new", ""), &there, retiring),
+                stays,
+                "{there}"
+            );
+        }
+    }
 
     #[test]
     fn authority_that_only_grows_is_told_from_one_that_loses_something() {

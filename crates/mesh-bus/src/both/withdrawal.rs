@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mesh_derive::{Plan, subject};
-use mesh_model::{Allow, BusKind, ConsumerKind, Filter, Grant, Principal, QueueSubscription};
+use mesh_model::{
+    Allow, BusKind, ConsumerKind, Filter, Grant, Principal, PublicKey, QueueSubscription,
+};
 
 use super::held::Held;
 
@@ -84,7 +86,10 @@ fn first_steps(next: &Parts) -> Vec<Step> {
 fn within(plan: &Plan, other: &Plan) -> bool {
     let users = plan.users.iter();
     let mut users = users.filter(|(key, of)| other.users.get(*key) != Some(*of));
+    let retiring = plan.retiring.iter();
+    let mut retiring = retiring.filter(|(key, of)| !knows(other, key, of));
     users.next().is_none()
+        && retiring.next().is_none()
         && plan.carried.is_subset(&other.carried)
         && principals(plan).into_iter().all(|of| {
             let (grant, other) = (plan.grants.get(of), other.grants.get(of));
@@ -102,6 +107,7 @@ fn without_what_is_new_to(held: Option<&Vec<Plan>>, plan: &Plan) -> Plan {
 fn without_what_is_new(before: &Plan, mut less: Plan) -> Plan {
     less.users
         .retain(|key, of| before.users.get(key) == Some(of));
+    less.retiring.retain(|key, of| knows(before, key, of));
     less.carried.retain(|it| before.carried.contains(it));
     let users: BTreeSet<Principal> = principals(&less).into_iter().cloned().collect();
     less.grants.retain(|of, grant| {
@@ -118,9 +124,14 @@ fn without_what_is_new(before: &Plan, mut less: Plan) -> Plan {
     less
 }
 
+/// Whether somebody has a key already, for good or for a while longer.
+fn knows(plan: &Plan, key: &PublicKey, of: &Principal) -> bool {
+    plan.users.get(key) == Some(of) || plan.retiring.get(key) == Some(of)
+}
+
 /// Those who can do anything.
 fn principals(plan: &Plan) -> BTreeSet<&Principal> {
-    let users = plan.users.values();
+    let users = plan.users.values().chain(plan.retiring.values());
     users.chain([&Principal::Controller]).collect()
 }
 

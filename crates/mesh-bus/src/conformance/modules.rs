@@ -286,6 +286,7 @@ async fn with_an_announcement<W: World>(world: &W) -> Result<(Mesh<'_, W>, NodeN
         release: "1.0.0".to_owned(),
         node: node.clone(),
         instance: None,
+        key: None,
     });
     module.emit(&EventName::announced(), "a1", body).await?;
     Ok((mesh, node))

@@ -360,10 +360,12 @@ impl State {
                 .strays
                 .extend(strays.map(|stray| format!("consumer {stray}")));
         }
+        let mut users = plan.users.clone();
+        users.extend(plan.retiring.clone());
         let held = (&self.grants, &self.users, &self.carried);
-        if held != (&plan.grants, &plan.users, &plan.carried) {
+        if held != (&plan.grants, &users, &plan.carried) {
             self.grants.clone_from(&plan.grants);
-            self.users.clone_from(&plan.users);
+            self.users = users;
             self.carried.clone_from(&plan.carried);
             asserted.written.push("users".to_owned());
         }

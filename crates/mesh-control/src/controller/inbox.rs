@@ -29,11 +29,21 @@ impl<M: Mint> Controller<M> {
         }
         match message {
             Message::Malformed(why) => self.park(key, why, &mut effects),
-            Message::Announced(module, Announcement { release, node }) => {
+            Message::Announced(
+                module,
+                Announcement {
+                    release,
+                    node,
+                    key: uses,
+                },
+            ) => {
                 self.tally.announced += 1;
                 let instance = InstanceRef { module, node };
                 if self.records.instances.contains_key(&instance) {
-                    self.announced.insert(instance, release);
+                    self.announced.insert(instance.clone(), release);
+                }
+                if let Some(uses) = uses {
+                    self.hear_of_key(&instance, uses, now, &mut effects);
                 }
                 self.finish(key, now, &mut effects);
             }

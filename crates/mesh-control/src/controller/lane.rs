@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mesh_model::{
-    Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, NodeName, Records, Revision,
-    SeatName, Subject, Timestamp, TokenId,
+    Declaration, Enrolment, EnrolmentAnswer, EnrolmentRefusal, InstanceRef, NodeName, Records,
+    Revision, SeatName, Subject, Timestamp, TokenId,
 };
 
 use super::moving::Step;
@@ -14,6 +14,7 @@ use crate::effect::{CommandId, Effect, Note, Ticket};
 use crate::fact::{AuditFact, Change, Fact, FactKey, changes};
 use crate::message::MessageKey;
 use crate::placement::{Mint, declarations};
+use crate::rotation::Turn;
 
 /// What waits to change the records, and what is changing them.
 #[derive(Debug, Default)]
@@ -49,6 +50,8 @@ pub(super) enum Request {
     Step(NodeName, Step),
     /// The holder of this seat is lost.
     Failover(SeatName),
+    /// What is due of modules' credentials.
+    Credentials(Vec<(InstanceRef, Turn)>),
 }
 
 /// A change being stored.
@@ -162,6 +165,7 @@ impl<M: Mint> Controller<M> {
                 }
                 Request::Step(node, step) => self.begin_step(&node, step, now, effects),
                 Request::Failover(seat) => self.begin_failover(&seat, now, effects),
+                Request::Credentials(turns) => self.begin_turns(&turns, now, effects),
                 Request::Expiry(tokens) => {
                     let mut next = self.records.clone();
                     next.tokens.retain(|id, _| !tokens.contains(id));
@@ -305,7 +309,8 @@ impl<M: Mint> Controller<M> {
                 Request::Arrival(_)
                 | Request::Expiry(_)
                 | Request::Step(..)
-                | Request::Failover(_) => {}
+                | Request::Failover(_)
+                | Request::Credentials(_) => {}
             }
         }
     }

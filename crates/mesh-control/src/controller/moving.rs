@@ -96,7 +96,9 @@ impl<M: Mint> Controller<M> {
         let Some(what) = take(node, record, step) else {
             return;
         };
-        if let Err(error) = settle_instances(&mut next, &standing(&self.records), &mut self.mint) {
+        if let Err(error) =
+            settle_instances(&mut next, &standing(&self.records), now, &mut self.mint)
+        {
             let why = error.to_string();
             effects.push(Effect::Note(Note::Node(node.clone(), why)));
             return;

@@ -179,6 +179,8 @@ impl<M: Mint> Controller<M> {
         self.rivals.retain(|node, _| nodes.contains_key(node));
         self.undeclared.retain(|node, _| nodes.contains_key(node));
         self.announced.retain(|of, _| instances.contains_key(of));
+        self.keyed
+            .retain(|of, key| instances.get(of).is_some_and(|it| it.key == *key));
         self.forget_proofs();
     }
 

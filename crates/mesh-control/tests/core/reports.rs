@@ -423,6 +423,7 @@ fn an_announcement_is_heard_and_settled_once_and_persists_nothing() {
         let announcement = Announcement {
             release: "2".to_owned(),
             node: named(node),
+            key: None,
         };
         Message::Announced(named("x"), announcement)
     };

@@ -173,6 +173,17 @@ impl Rig {
         )
     }
 
+    /// A new mesh, with these settings.
+    pub(crate) fn told_at(settings: Settings, now: u64) -> Self {
+        Self::told(
+            settings,
+            BTreeMap::new(),
+            Start::Continued,
+            Disk::Takes,
+            now,
+        )
+    }
+
     fn told(
         settings: Settings,
         facts: BTreeMap<FactKey, Fact>,

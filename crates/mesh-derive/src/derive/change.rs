@@ -9,7 +9,7 @@ use mesh_model::{
 use crate::ack::Acks;
 use crate::derive::{
     Bounds, CONTROLLER, consumer, controller_reads, definitions, derive, grants, held, holder,
-    joins, module_reads, node_consumer, node_reads, runs, seat_consumer,
+    joins, module_reads, node_consumer, node_reads, retiring, runs, seat_consumer,
 };
 use crate::plan::Plan;
 use crate::subject;
@@ -42,6 +42,7 @@ impl Plan {
         if touched.declared {
             change.controller();
         }
+        self.retiring = retiring(after, self);
     }
 }
 

@@ -44,6 +44,12 @@ pub fn part(plan: &Plan, records: &Records, bus: BusKind) -> Plan {
         grants: of(&plan.grants, is_on),
         reads: of(&plan.reads, is_on),
         users: users.clone(),
+        retiring: {
+            let retiring = plan.retiring.iter().filter(|(_, of)| is_on(of));
+            retiring
+                .map(|(key, of)| (key.clone(), of.clone()))
+                .collect()
+        },
         parts: BTreeMap::new(),
         carried: BTreeSet::new(),
     };

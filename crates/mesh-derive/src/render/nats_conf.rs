@@ -19,7 +19,8 @@ pub const EDGE_USERS_FILE: &str = "edge-users.conf";
 /// The users of everybody who has a key: the content of [`EDGE_USERS_FILE`]. Equal plans give equal bytes.
 pub fn edge_users(plan: &Plan) -> String {
     let plan = plan.on(BusKind::Nats);
-    let mut by_principal: Vec<_> = plan.users.iter().map(|(key, of)| (of, key)).collect();
+    let users = plan.users.iter().chain(&plan.retiring);
+    let mut by_principal: Vec<_> = users.map(|(key, of)| (of, key)).collect();
     by_principal.sort_unstable();
     let mut text =
         "# Written by the controller from what was declared. Do not edit.\nusers: [\n".to_owned();

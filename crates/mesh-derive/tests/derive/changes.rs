@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use mesh_derive::{Bounds, derive};
-use mesh_model::{Placement, Records, SeatRecord, Selector, Spent};
+use mesh_model::{
+    InstanceRecord, Placement, PublicKey, Records, Retiring, SeatRecord, Selector, Spent, Timestamp,
+};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -24,9 +26,10 @@ enum Edit {
     Token,
     Spent,
     KeyCollides,
+    Rotated,
 }
 
-const EDITS: [Edit; 12] = [
+const EDITS: [Edit; 13] = [
     Edit::Node,
     Edit::Relabelled,
     Edit::Reboxed,
@@ -39,6 +42,7 @@ const EDITS: [Edit; 12] = [
     Edit::Token,
     Edit::Spent,
     Edit::KeyCollides,
+    Edit::Rotated,
 ];
 
 fn edits() -> impl Strategy<Value = Vec<(Edit, Index, Index)>> {
@@ -72,6 +76,13 @@ fn one<K, V>(map: &mut BTreeMap<K, V>, pick: Index) -> Option<&mut V> {
     let len = map.len();
     map.values_mut()
         .nth(if len == 0 { 0 } else { pick.index(len) })
+}
+
+/// Its key before is good beside its own, or no longer.
+fn rotates(record: &mut InstanceRecord, key: PublicKey) {
+    let until = Timestamp::from_millis(1);
+    let begins = record.life.retiring.is_none();
+    record.life.retiring = begins.then_some(Retiring { key, until });
 }
 
 fn apply(edit: Edit, here: &mut Records, there: &Records, pick: Index, other: Index) {
@@ -124,15 +135,20 @@ fn apply(edit: Edit, here: &mut Records, there: &Records, pick: Index, other: In
                 });
             }
         }
+        Edit::Rotated => {
+            if let Some(record) = one(&mut here.instances, pick) {
+                rotates(record, user_key(["one", "old"][other.index(2)]));
+            }
+        }
         Edit::KeyCollides => {
-            let key = user_key(["one", "two"][other.index(2)]);
-            match pick.index(3) {
+            let has = match pick.index(3) {
                 0 => one(&mut here.nodes, pick).map(|record| &mut record.key),
                 1 => one(&mut here.instances, pick).map(|record| &mut record.key),
                 _ => one(&mut here.tokens, pick).map(|record| &mut record.key),
+            };
+            if let Some(has) = has {
+                *has = user_key(["one", "two"][other.index(2)]);
             }
-            .into_iter()
-            .for_each(|has| *has = key.clone());
         }
     }
 }

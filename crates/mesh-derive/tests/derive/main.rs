@@ -19,6 +19,8 @@ mod parts;
 #[cfg(test)]
 mod proof;
 #[cfg(test)]
+mod rotation;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod short;

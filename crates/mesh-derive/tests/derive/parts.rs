@@ -103,7 +103,7 @@ fn buses_of(plan: &Plan, module: &ModuleName) -> BTreeSet<BusKind> {
 }
 
 /// A shop that emits and sends, and a mailer that follows and holds a seat: each on a node of its own.
-fn shop_and_mailer(shop_on: BusKind, mailer_on: BusKind) -> Records {
+pub(crate) fn shop_and_mailer(shop_on: BusKind, mailer_on: BusKind) -> Records {
     let mut records = empty();
     add_node(&mut records, "n");
     add_node(&mut records, "m");

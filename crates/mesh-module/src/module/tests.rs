@@ -86,7 +86,7 @@ impl Mesh {
     }
 }
 
-fn user_key() -> mesh_model::PublicKey {
+fn user_key() -> PublicKey {
     let key = UserKey::generate().unwrap();
     key.public().to_string().parse().unwrap()
 }

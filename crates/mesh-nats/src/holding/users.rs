@@ -92,7 +92,12 @@ fn name(entry: &Conf) -> String {
 
 fn owner(plan: &Plan, key: &str) -> String {
     let known = PublicKey::new(key).ok();
-    let principal = known.and_then(|key| plan.users.get(&key).cloned());
+    let principal = known.and_then(|key| {
+        plan.users
+            .get(&key)
+            .or_else(|| plan.retiring.get(&key))
+            .cloned()
+    });
     principal.map_or_else(|| key.to_owned(), |principal| principal.to_string())
 }
 

@@ -336,5 +336,6 @@ const fn kind(command: &Command) -> &'static str {
         Command::Move { .. } => "move",
         Command::SetSecret { .. } => "set secret",
         Command::RemoveSecret { .. } => "remove secret",
+        Command::Rotate { .. } => "rotate",
     }
 }

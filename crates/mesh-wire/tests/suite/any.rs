@@ -367,9 +367,12 @@ pub(crate) fn log_part() -> impl Strategy<Value = LogPart> {
 }
 
 pub(crate) fn announcement() -> impl Strategy<Value = Announcement> {
-    (line(), name(), of(line())).prop_map(|(release, node, instance)| Announcement {
-        release,
-        node,
-        instance,
+    (line(), name(), of(line()), of(key())).prop_map(|(release, node, instance, key)| {
+        Announcement {
+            release,
+            node,
+            instance,
+            key,
+        }
     })
 }

@@ -252,6 +252,7 @@ pub(crate) fn announcements() -> Vec<Announcement> {
             release: "1.2.3".to_owned(),
             node: "web-1".parse().unwrap(),
             instance: instance.map(str::to_owned),
+            key: None,
         })
         .into()
 }
