@@ -29,6 +29,8 @@ claims! {
     a_report_about_a_superseded_declaration_is_settled_without_being_acted_on
     a_report_the_store_never_takes_is_let_go_once_the_bound_passes
     a_heartbeat_is_heard_and_nothing_is_persisted
+    a_log_is_read_from_its_node_and_from_no_other
+    a_node_answers_only_what_the_controller_asks_of_it_now
     the_enrolment_answer_reaches_the_address_the_request_carried_in_its_payload
     an_announcement_is_heard_and_settled_once_under_its_derived_grant
 }
@@ -60,5 +62,8 @@ claims! {
     what_no_grant_allows_is_refused
     seat_work_sent_before_there_is_a_holder_is_worked_after_assignment
     a_module_that_gave_up_a_seat_gets_no_more_of_its_work
+    a_seat_is_handed_over_under_load
+    a_seat_given_up_with_work_in_hand_is_worked_by_the_next_at_once
+    what_waits_for_a_seat_is_told
     work_put_off_comes_again
 }

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mesh_bus::{Asserted, BusError, Disturbance};
-use mesh_derive::topology::{Queue, Rights, Topology};
+use mesh_derive::topology::{Queue, Rights, Topology, topology};
+use mesh_derive::{Bounds, Plan};
 use mesh_model::Principal;
 use serde_json::{Value, json};
 
@@ -34,6 +35,8 @@ pub(crate) struct Memory {
 pub(crate) struct Asserting<'a> {
     pub(crate) management: &'a Arc<Management>,
     pub(crate) epoch: &'a Epoch,
+    pub(crate) plan: &'a Plan,
+    pub(crate) bounds: &'a Bounds,
     pub(crate) topology: &'a Topology,
     pub(crate) hashes: BTreeMap<Principal, String>,
     /// Hashes that were replaced, and whose owners need not log in anew for it.
@@ -52,11 +55,16 @@ impl Asserting<'_> {
             .queues
             .extend(self.topology.queues.keys().map(Queue::name));
         self.make_what_is_missing(&wanted).await?;
-        self.bring_users(&wanted, memory, &names).await?;
+        if let Some(first) = self.withdrawn(&wanted, memory) {
+            let first = topology(&first, self.bounds, &self.topology.broker);
+            let rows = Document::of(&first, &self.hashes, &names);
+            self.bring_users(&first, &rows, memory, &names).await?;
+        }
+        self.bring_users(self.topology, &wanted, memory, &names)
+            .await?;
         self.remove_bindings(&wanted).await?;
         self.remove_queues(&wanted, memory).await?;
         self.list_strays(&wanted, &names);
-        memory.rights.clone_from(&self.topology.users);
         memory.queues = self.topology.queues.keys().map(Queue::name).collect();
         memory.wanted = wanted;
         self.refused.map_or(Ok(self.done), Err)

@@ -2,26 +2,28 @@
 
 mod ears;
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mesh_bus::{
-    Asserted, Attempted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link,
-    Prober, Proven, Settlement, UnprovenError,
+    Asserted, Attempted, Backlog, BusError, ControllerBus, Delivery, Disturbance, Disturbed,
+    Finding, Link, Prober, Proven, Settlement, UnprovenError,
 };
 use mesh_derive::proof::Act;
 use mesh_derive::topology::{
     BrokerFacts, BrokerVersion, Queue as Of, QueueKind, Topology, topology,
 };
 use mesh_derive::{Bounds, Plan, derive, subject};
-use mesh_model::{BusFacts, NodeName, Records, StreamSpec, Subject};
+use mesh_model::{BusFacts, NodeName, Records, SeatName, StreamSpec, Subject};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::asserting::{Asserting, Found, Memory, make_missing};
+use crate::backlog::backlogs;
 use crate::carrying::Carrying;
 use crate::credential::password_hash;
 use crate::endpoint::Endpoint;
@@ -271,6 +273,8 @@ impl ControllerBus for AmqpController {
             retiring: retiring.collect(),
             management: &self.management,
             epoch: &self.epoch,
+            plan,
+            bounds: &self.bounds,
             topology: &fitting(topology(plan, &self.bounds, &self.broker(found.version)))?,
             hashes,
             found: found.document,
@@ -379,6 +383,10 @@ impl ControllerBus for AmqpController {
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
         let letter = Letter::to(&subject::mark(), &mark)?;
         self.publish(&letter, &mark).await
+    }
+
+    async fn backlogs(&self) -> Result<BTreeMap<SeatName, Backlog>, BusError> {
+        backlogs(&self.management, &self.vhost).await
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {

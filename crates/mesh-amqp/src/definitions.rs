@@ -183,6 +183,23 @@ impl Document {
         own
     }
 
+    /// The same, with each user of it tagged so.
+    pub(crate) fn tagged(&self, tag: &str) -> Self {
+        let mut tagged = self.clone();
+        for user in tagged.0.entry(Part::Users).or_default().values_mut() {
+            set(user, "tags", json!(tag));
+        }
+        tagged
+    }
+
+    /// Without what of it is about one user.
+    pub(crate) fn forget_user(&mut self, user: &str) {
+        for kind in [Part::Users, Part::Permissions, Part::TopicPermissions] {
+            let all = self.0.entry(kind).or_default();
+            all.retain(|identity, _| identity.first().is_none_or(|of| of != user));
+        }
+    }
+
     /// All of another as well.
     pub(crate) fn extend(&mut self, other: Self) {
         for (kind, definitions) in other.0 {
@@ -333,6 +350,31 @@ mod tests {
             whole.extend(batch);
         }
         assert_eq!(whole, document);
+    }
+
+    #[test]
+    fn a_user_that_is_marked_differs_until_it_is_as_it_is_to_be() {
+        let mut rows = Document::default();
+        for user in ["module.a.n", "module.b.n"] {
+            rows.add(
+                Part::Users,
+                json!({ "name": user, "password_hash": "h", "tags": "" }),
+            );
+            rows.add(Part::Permissions, json!({ "user": user, "read": "x" }));
+        }
+        let marked = rows.of_user("module.a.n").tagged("mesh-closing");
+        let mut found = rows.clone();
+        found.extend(marked);
+        let beyond: Vec<_> = rows
+            .beyond(&found)
+            .map(|(kind, of, _)| (kind, of.concat()))
+            .collect();
+        assert_eq!(beyond, [(Part::Users, "module.a.n".to_owned())]);
+        found.extend(rows.of_user("module.a.n"));
+        assert_eq!(found, rows);
+        found.forget_user("module.a.n");
+        assert_eq!(with_permissions(&found).len(), 1);
+        assert!(found.get(Part::Users, &["module.a.n".to_owned()]).is_none());
     }
 
     #[test]

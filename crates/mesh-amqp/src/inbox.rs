@@ -10,7 +10,7 @@ use lapin::types::ShortString;
 use mesh_bus::{Incoming, Source};
 use mesh_derive::subject::{Heard as Said, heard};
 use mesh_model::{ModuleName, Subject};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::ear::Heard;
@@ -34,6 +34,7 @@ pub(crate) struct Inbox {
     users: String,
     inner: Mutex<Inner>,
     changed: Notify,
+    terms: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -72,7 +73,13 @@ impl Inbox {
             users,
             inner: Mutex::default(),
             changed: Notify::new(),
+            terms: watch::Sender::new(0),
         }
+    }
+
+    /// How often a channel ended so far: with it everything that came over it is another's to settle.
+    pub(crate) fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
     }
 
     /// Takes in what is heard on the queue, and answers with what is to be acknowledged at once.
@@ -85,6 +92,7 @@ impl Inbox {
             }
             Heard::Ended(_) => {
                 self.inner().forget_what_is_gone();
+                self.terms.send_modify(|term| *term += 1);
                 None
             }
             Heard::Refused(error) => {

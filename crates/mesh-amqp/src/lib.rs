@@ -1,6 +1,7 @@
 //! The mesh over RabbitMQ, in AMQP 0-9-1.
 
 mod asserting;
+mod backlog;
 mod carrying;
 mod controller;
 mod credential;

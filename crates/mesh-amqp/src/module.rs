@@ -6,6 +6,7 @@ use mesh_bus::{BusError, Incoming, Listener, ModuleBus, ModuleSettlement, Source
 use mesh_derive::subject;
 use mesh_derive::topology::Queue;
 use mesh_model::{EventName, EventRef, InstanceRef, ModuleName, Principal, SeatName, Subject};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::credential::Credential;
@@ -137,6 +138,10 @@ pub(crate) async fn settle(receipt: &ModuleReceipt, how: ModuleSettlement) -> Re
 
 impl Listener for AmqpListener {
     type Receipt = ModuleReceipt;
+
+    fn terms(&self) -> watch::Receiver<u64> {
+        self.inbox.terms()
+    }
 
     async fn next(&mut self) -> Incoming<ModuleReceipt> {
         Inbox::next(&self.inbox).await

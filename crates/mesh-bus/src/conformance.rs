@@ -12,6 +12,7 @@ mod logs;
 mod modules;
 mod patience;
 mod reports;
+mod seats;
 mod stand_ins;
 
 use std::future::Future;
@@ -30,6 +31,7 @@ pub use epochs::*;
 pub use logs::*;
 pub use modules::*;
 pub use reports::*;
+pub use seats::*;
 pub use stand_ins::{MemoryDisk, MemoryLedger, MemoryWorkloads, StoreMood, signer, verifier};
 
 /// Where a claim is checked: a bus nobody has used yet, and the keys of those who will. One world serves one claim.

@@ -1,12 +1,14 @@
 //! The seam: what a bus must do, the two loops over it, the loopback and the conformance suite.
 
 mod agent_loop;
+mod backlog;
 mod both;
 mod carrier;
 pub mod conformance;
 mod controller_loop;
 mod disturbed;
 mod ended;
+mod handover;
 mod ledger;
 mod logs;
 pub mod loopback;
@@ -16,10 +18,12 @@ mod signing;
 mod understand;
 
 pub use agent_loop::{AgentLoop, AgentParts, Doing, Memory, Seen, States, Workloads};
+pub use backlog::Backlog;
 pub use both::{Both, BothReceipt};
 pub use carrier::{Carried, Carrier};
 pub use controller_loop::{ControllerHandle, ControllerLoop, ControllerParts, Gone, LoopError};
 pub use disturbed::Disturbed;
+pub use handover::{HandOver, Readers, SeatAuthority, hand_over};
 pub use ledger::Ledger;
 pub use logs::{
     LOG_LINE, LogDesk, LogLines, LogSource, NoLog, Read, ReadEnd, Reading, TooManyReadings,

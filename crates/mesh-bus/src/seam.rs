@@ -2,6 +2,7 @@
 //!
 //! Every future here may be dropped before it is ready only where the method says so.
 
+use std::collections::BTreeMap;
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use mesh_model::{
 };
 use tokio::sync::watch;
 
+use crate::backlog::Backlog;
 use crate::proof::{Attempted, Prober, Proven, UnprovenError};
 
 /// What went wrong on the bus.
@@ -246,6 +248,13 @@ pub trait ControllerBus: Send + Sync + 'static {
 
     /// Leaves a mark, in place of the one before.
     fn leave_mark(&self, mark: Vec<u8>) -> impl Future<Output = Result<(), BusError>> + Send;
+
+    /// What waits in the queue of each seat.
+    fn backlogs(
+        &self,
+    ) -> impl Future<Output = Result<BTreeMap<SeatName, Backlog>, BusError>> + Send {
+        ready(Ok(BTreeMap::new()))
+    }
 
     /// What an operator should know of this bus: what it promises and what it does not.
     fn findings(&self) -> impl Future<Output = Result<Vec<Finding>, BusError>> + Send;
@@ -491,6 +500,10 @@ pub trait ModuleBus: Send + Sync + 'static {
 pub trait Listener: Send + 'static {
     /// What settling a message takes.
     type Receipt: Clone + Send + Sync + 'static;
+
+    /// How often so far what was heard here ceased to be this reader's to settle, and each time it does: the seat was taken
+    /// from it, or a connection ended on which it was delivered.
+    fn terms(&self) -> watch::Receiver<u64>;
 
     /// Waits for the next message. May be dropped.
     fn next(&mut self) -> impl Future<Output = Incoming<Self::Receipt>> + Send;

@@ -39,6 +39,9 @@ pub struct HandedListener {
     /// Over which it listens.
     wire: Arc<Wire>,
     ear: Ear,
+    /// The terms of the ear there is; with another credential what was heard before stays this reader's to settle.
+    ear_terms: watch::Receiver<u64>,
+    terms: watch::Sender<u64>,
     /// What it listened with before, until everything that was on its way has come.
     leaving: Option<Leaving>,
 }
@@ -193,8 +196,11 @@ impl ModuleBus for HandedBus {
 
     async fn listen(&self, source: Source) -> Result<HandedListener, BusError> {
         let (wires, wire) = (self.wire.subscribe(), self.wire());
+        let ear = wire.listen(source.clone()).await?;
         Ok(HandedListener {
-            ear: wire.listen(source.clone()).await?,
+            ear_terms: ear.terms(),
+            terms: watch::Sender::new(0),
+            ear,
             source,
             wires,
             wire,
@@ -222,6 +228,15 @@ impl ModuleBus for HandedBus {
     }
 }
 
+impl Ear {
+    fn terms(&self) -> watch::Receiver<u64> {
+        match self {
+            Self::Nats(ear) => ear.terms(),
+            Self::Amqp(ear, _) => ear.terms(),
+        }
+    }
+}
+
 impl HandedListener {
     /// Listens over the connection there is, and leaves the one before once it does.
     async fn move_on(&mut self) -> Result<(), BusError> {
@@ -230,6 +245,7 @@ impl HandedListener {
             return Ok(());
         }
         let ear = wire.listen(self.source.clone()).await?;
+        self.ear_terms = ear.terms();
         let before = std::mem::replace(&mut self.ear, ear);
         let wire = std::mem::replace(&mut self.wire, wire);
         if let Ear::Nats(ear) = before {
@@ -246,6 +262,10 @@ impl HandedListener {
 
 impl Listener for HandedListener {
     type Receipt = HandedReceipt;
+
+    fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
+    }
 
     async fn next(&mut self) -> Incoming<HandedReceipt> {
         loop {
@@ -265,6 +285,7 @@ impl Listener for HandedListener {
                     // Nobody is left to replace it.
                     return hear(&mut self.ear).await;
                 },
+                Ok(()) = self.ear_terms.changed() => self.terms.send_modify(|term| *term += 1),
                 incoming = hear(&mut self.ear) => return incoming,
             }
         }

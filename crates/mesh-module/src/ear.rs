@@ -10,9 +10,11 @@ use mesh_bus::{Incoming, Listener, ModuleBus};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::term::Term;
+
 pub(crate) struct Ear<T> {
     /// Not bounded here: the bus has no more than the consumer's max ack pending out.
-    heard: mpsc::UnboundedReceiver<T>,
+    heard: mpsc::UnboundedReceiver<(Term, T)>,
     /// One task, which ends with this value.
     _listening: JoinSet<()>,
 }
@@ -29,10 +31,14 @@ impl<T: Send + 'static> Ear<T> {
     }
 
     pub(crate) async fn next(&mut self) -> T {
-        match self.heard.recv().await {
-            Some(heard) => heard,
-            // The task ends only with the runtime, or with this value.
-            None => std::future::pending().await,
+        loop {
+            match self.heard.recv().await {
+                // What came before it was taken away is another's.
+                Some((term, _)) if term.is_over() => {}
+                Some((_, heard)) => return heard,
+                // The task ends only with the runtime, or with this value.
+                None => std::future::pending().await,
+            }
         }
     }
 }
@@ -46,22 +52,24 @@ impl<T> fmt::Debug for Ear<T> {
 }
 
 /// Makes of a message what its source promises; nothing of one that is not of it.
-pub(crate) type Read<B, T> = fn(Incoming<<B as ModuleBus>::Receipt>, Arc<B>) -> Option<T>;
+pub(crate) type Read<B, T> = fn(Incoming<<B as ModuleBus>::Receipt>, Arc<B>, Term) -> Option<T>;
 
 async fn listen<B: ModuleBus, T>(
     bus: Arc<B>,
     mut listener: B::Listener,
     read: Read<B, T>,
-    sender: mpsc::UnboundedSender<T>,
+    sender: mpsc::UnboundedSender<(Term, T)>,
 ) {
+    let terms = listener.terms();
     loop {
         let incoming = listener.next().await;
         let subject = incoming.subject.clone();
-        let Some(heard) = read(incoming, Arc::clone(&bus)) else {
+        let term = Term::now(&terms);
+        let Some(heard) = read(incoming, Arc::clone(&bus), term.clone()) else {
             tracing::debug!(%subject, "dropped a message this module did not ask for");
             continue;
         };
-        if sender.send(heard).is_err() {
+        if sender.send((term, heard)).is_err() {
             return;
         }
     }

@@ -9,23 +9,30 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::error::SettleError;
+use crate::term::Term;
 
 pub(crate) struct InHand<B: ModuleBus> {
     bus: Arc<B>,
     receipt: B::Receipt,
+    term: Term,
     /// One task, which ends with this value.
     working: JoinSet<()>,
 }
 
 impl<B: ModuleBus> InHand<B> {
-    pub(crate) fn new(bus: Arc<B>, receipt: B::Receipt) -> Self {
+    pub(crate) fn new(bus: Arc<B>, receipt: B::Receipt, term: Term) -> Self {
         let mut working = JoinSet::new();
-        working.spawn(say_working(Arc::clone(&bus), receipt.clone()));
+        working.spawn(say_working(Arc::clone(&bus), receipt.clone(), term.clone()));
         Self {
             bus,
             receipt,
+            term,
             working,
         }
+    }
+
+    pub(crate) fn term(&self) -> &Term {
+        &self.term
     }
 
     pub(crate) async fn settle(
@@ -35,7 +42,10 @@ impl<B: ModuleBus> InHand<B> {
     ) -> Result<(), SettleError> {
         // To its end: "still working" said after "again" would call the delay off.
         self.working.shutdown().await;
-        let settled = self.bus.settle(&self.receipt, how).await;
+        let settled = match self.term.require() {
+            Ok(()) => self.bus.settle(&self.receipt, how).await,
+            over => over,
+        };
         settled.map_err(|source| SettleError { id, source })
     }
 }
@@ -46,9 +56,12 @@ impl<B: ModuleBus> fmt::Debug for InHand<B> {
     }
 }
 
-async fn say_working<B: ModuleBus>(bus: Arc<B>, receipt: B::Receipt) {
+async fn say_working<B: ModuleBus>(bus: Arc<B>, receipt: B::Receipt, term: Term) {
     loop {
-        sleep(WORKING_EACH).await;
+        tokio::select! {
+            () = term.over() => return,
+            () = sleep(WORKING_EACH) => {}
+        }
         if let Err(error) = bus.settle(&receipt, ModuleSettlement::Working).await {
             tracing::debug!(%error, "could not say that a message is still worked on");
         }

@@ -11,6 +11,7 @@ use crate::bus::HandedBus;
 use crate::ear::Ear;
 use crate::error::SettleError;
 use crate::hand::InHand;
+use crate::term::Term;
 
 /// The events a module follows. Instances of one module share them: each event goes to one of them.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl<B: ModuleBus> Follower<B> {
 }
 
 impl<B: ModuleBus> Event<B> {
-    fn read(incoming: Incoming<B::Receipt>, bus: Arc<B>) -> Option<Self> {
+    fn read(incoming: Incoming<B::Receipt>, bus: Arc<B>, term: Term) -> Option<Self> {
         let Some(Heard::Event(EventRef { module, event })) = subject::heard(&incoming.subject)
         else {
             return None;
@@ -80,7 +81,7 @@ impl<B: ModuleBus> Event<B> {
             event,
             id: incoming.id,
             body: incoming.body,
-            hand: InHand::new(bus, incoming.receipt),
+            hand: InHand::new(bus, incoming.receipt, term),
         })
     }
 
@@ -104,14 +105,14 @@ impl<B: ModuleBus> Worker<B> {
     }
 
     /// Waits for the next piece of work, for as long as the module does not hold the seat too. May be dropped: no work
-    /// is lost by it.
+    /// is lost by it. What came while it held the seat and was not taken from here is dropped with the seat.
     pub async fn next(&mut self) -> Work<B> {
         self.ear.next().await
     }
 }
 
 impl<B: ModuleBus> Work<B> {
-    fn read(incoming: Incoming<B::Receipt>, bus: Arc<B>) -> Option<Self> {
+    fn read(incoming: Incoming<B::Receipt>, bus: Arc<B>, term: Term) -> Option<Self> {
         let Some(Heard::Work(_, sender)) = subject::heard(&incoming.subject) else {
             return None;
         };
@@ -119,11 +120,22 @@ impl<B: ModuleBus> Work<B> {
             sender,
             id: incoming.id,
             body: incoming.body,
-            hand: InHand::new(bus, incoming.receipt),
+            hand: InHand::new(bus, incoming.receipt, term),
         })
     }
 
-    /// Done with; it leaves the seat's queue.
+    /// Whether the seat was taken away since this came, or the connection it came over ended: then it goes to whoever
+    /// holds the seat, and what is done about it here is done twice.
+    pub fn is_lost(&self) -> bool {
+        self.hand.term().is_over()
+    }
+
+    /// Waits until [`Work::is_lost`]: to stop what takes long. May be dropped.
+    pub async fn lost(&self) {
+        self.hand.term().over().await;
+    }
+
+    /// Done with; it leaves the seat's queue. An error where the seat was taken away meanwhile.
     pub async fn done(self) -> Result<(), SettleError> {
         self.hand.settle(self.id, ModuleSettlement::Done).await
     }

@@ -54,7 +54,9 @@
 //!   that it is in hand; that includes those not yet taken from [`Follower::next`]. One that is dropped, or whose
 //!   process dies, comes again to some instance after the ack wait (30 s for events, 60 s for work).
 //! - **A seat is listened to from the start, held or not.** [`Module::work`] succeeds for a module that does not hold
-//!   the seat; its work arrives once it does.
+//!   the seat; its work arrives once it does, and when the seat is taken away [`Worker::next`] waits again.
+//! - **Work of a seat that was taken away is another's.** What waits in [`Worker::next`] is dropped, [`Work::lost`] is
+//!   ready, and [`Work::done`] is an error: the next holder gets that work too.
 //! - **A refusal names the line of the manifest** that is missing.
 //!
 //! # Without a server
@@ -71,6 +73,7 @@ mod heard;
 mod host;
 mod id;
 mod module;
+mod term;
 
 pub use bus::{HandedBus, HandedListener, HandedReceipt};
 pub use config::{BusConfig, ConfigError, ModuleConfig};

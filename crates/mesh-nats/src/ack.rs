@@ -1,5 +1,8 @@
 //! What a reply subject says of the message it acknowledges.
 
+use mesh_derive::subject;
+use mesh_model::StreamName;
+
 /// The sequence in its stream of the message a reply acknowledges; nothing for a subject that acknowledges none.
 ///
 /// Older form: `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`. Newer:
@@ -14,6 +17,21 @@ pub(crate) fn stream_sequence(reply: &str) -> Option<u64> {
         _ => return None,
     };
     tokens.get(at)?.parse().ok()
+}
+
+/// Whether what a reply acknowledges is the work of a seat.
+pub(crate) fn is_work(reply: &str) -> bool {
+    let Some(rest) = reply.strip_prefix("$JS.ACK.") else {
+        return false;
+    };
+    let tokens: Vec<&str> = rest.split('.').collect();
+    let at = match tokens.len() {
+        7 => 0,
+        9.. => 2,
+        _ => return false,
+    };
+    let stream = tokens.get(at).and_then(|name| StreamName::new(*name).ok());
+    stream.is_some_and(|stream| subject::seat_of(&stream).is_some())
 }
 
 /// Which message a reply acknowledges: its sequence in its stream, and when it was stored there. The same each time it is
@@ -68,6 +86,22 @@ mod tests {
             assert_eq!(stream_sequence(reply), sequence, "{reply}");
             let stored = sequence.map(|sequence| (sequence, 1_700_000_000_000_000_000));
             assert_eq!(message(reply), stored, "{reply}");
+        }
+    }
+
+    #[test]
+    fn work_is_told_from_what_comes_of_other_streams() {
+        for (reply, work) in [
+            ("$JS.ACK.SEAT-desk.desk.1.42.7.1700000000000000000.3", true),
+            (
+                "$JS.ACK._.znJdjy7f.SEAT-desk.desk.1.42.7.1700000000000000000.3",
+                true,
+            ),
+            ("$JS.ACK.EVENTS.m.1.42.7.1700000000000000000.3", false),
+            ("$JS.ACK.SEAT-desk.desk", false),
+            ("mesh.inbox.module.m.n.x", false),
+        ] {
+            assert_eq!(is_work(reply), work, "{reply}");
         }
     }
 

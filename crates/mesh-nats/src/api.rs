@@ -43,6 +43,9 @@ pub(crate) struct FoundStream {
     pub(crate) created: String,
     /// What it holds.
     pub(crate) state: StreamState,
+    /// What time it was at the server.
+    #[serde(default)]
+    pub(crate) ts: String,
 }
 
 /// What a stream holds.
@@ -51,6 +54,9 @@ pub(crate) struct StreamState {
     /// How many messages.
     #[serde(default)]
     pub(crate) messages: u64,
+    /// When the first of them was stored.
+    #[serde(default)]
+    pub(crate) first_ts: String,
     /// The sequence of the last message there ever was.
     #[serde(default)]
     pub(crate) last_seq: u64,

@@ -4,6 +4,7 @@
 //! what they used does.
 
 mod change;
+mod seats;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -11,7 +12,7 @@ use std::future::Future;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mesh_bus::{Asserted, BusError};
 use mesh_derive::Plan;
-use mesh_model::{ConsumerRef, StreamName, StreamSpec};
+use mesh_model::{BusFacts, ConsumerRef, StreamName, StreamSpec};
 
 use crate::api::{Api, FoundConsumer, FoundStream};
 use crate::asserting::change::{change, changed, unchangeable};
@@ -23,6 +24,7 @@ use crate::memory::Memory;
 pub(crate) struct Asserting<'a> {
     pub(crate) api: &'a Api,
     pub(crate) authority: &'a Authority,
+    pub(crate) facts: BusFacts,
     pub(crate) replicas: u8,
     pub(crate) plan: &'a Plan,
     pub(crate) done: Asserted,
@@ -67,13 +69,7 @@ impl Asserting<'_> {
             memory.places.saw(self.plan, stream, consumers);
         }
         self.bring_consumers(&found, &consumers, memory).await?;
-        if let Some(users) = self
-            .authority
-            .bring_to(self.plan, &mut memory.loaded)
-            .await?
-        {
-            self.done.written.push(users);
-        }
+        self.bring_users(memory).await?;
         self.remove_consumers(memory, &consumers).await?;
         self.remove_streams(memory, &found).await?;
         self.remember(memory);

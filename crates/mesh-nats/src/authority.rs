@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_nats::client::Request;
-use mesh_bus::BusError;
+use mesh_bus::{BusError, HandOver};
 use mesh_derive::Plan;
 use mesh_derive::render::nats_conf::edge_users;
-use mesh_model::Principal;
+use mesh_model::{BusFacts, Principal};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::publish::{ApiError, ask};
+use crate::seats::Told;
 
 /// Who tells the server what each principal may do.
 #[derive(Debug, Clone)]
@@ -125,6 +126,20 @@ impl Authority {
 }
 
 impl Authority {
+    /// In which steps the server is brought to a plan: nobody is to work a seat before whoever did is known not to any more.
+    pub(crate) async fn hand_over(
+        &self,
+        plan: &Plan,
+        facts: &BusFacts,
+        loaded: &Loaded,
+    ) -> Result<HandOver, BusError> {
+        let Self::Files { users_file, .. } = self else {
+            return Ok(HandOver::default());
+        };
+        let on_disk = on_disk(users_file, read).await?;
+        Ok(Told::of(on_disk.as_deref(), loaded.text()).hand_over(plan, facts))
+    }
+
     /// The users file as it is now, where there is one to be read.
     pub(crate) async fn users(&self) -> Result<Option<Option<String>>, BusError> {
         match self {

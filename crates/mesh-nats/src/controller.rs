@@ -9,13 +9,14 @@ use std::time::Duration;
 use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
 use mesh_bus::{
-    Asserted, Attempted, BusError, ControllerBus, Delivery, Disturbance, Disturbed, Finding, Link,
-    Prober, Proven, Queue, Settlement, UnprovenError,
+    Asserted, Attempted, Backlog, BusError, ControllerBus, Delivery, Disturbance, Disturbed,
+    Finding, Link, Prober, Proven, Queue, Settlement, UnprovenError,
 };
 use mesh_derive::proof::Act;
 use mesh_derive::{Plan, subject};
 use mesh_model::{
-    BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, StreamName, StreamSpec, Subject,
+    BusFacts, ConsumerRef, InvalidBusName, NodeName, Principal, SeatName, StreamName, StreamSpec,
+    Subject,
 };
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -25,6 +26,7 @@ use crate::ack::{DONE, again_after};
 use crate::api::{Api, ApiCalls};
 use crate::asserting::{Asserting, make_missing};
 use crate::authority::Authority;
+use crate::backlog::backlogs;
 use crate::carrying::Carrying;
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::epoch::{Epoch, Standing, while_last};
@@ -245,6 +247,7 @@ impl ControllerBus for NatsController {
         let asserting = Asserting {
             api: &self.api,
             authority: &self.authority,
+            facts: self.facts(),
             replicas: self.replicas,
             plan: &with_guests,
             done: Asserted::default(),
@@ -370,6 +373,11 @@ impl ControllerBus for NatsController {
 
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
         self.store_while_last(&subject::mark(), mark).await
+    }
+
+    async fn backlogs(&self) -> Result<BTreeMap<SeatName, Backlog>, BusError> {
+        self.connection.require_up()?;
+        backlogs(&self.api).await
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {

@@ -15,6 +15,7 @@ use crate::api::{FoundConsumer, FoundStream};
 use crate::definition::{Difference, consumer_fields, consumer_spec, differences, stream_fields};
 
 pub(crate) use look::{Read, look};
+pub(crate) use users::allowed;
 
 /// One thing in which a server is not as derived.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use mesh_model::{
     BusFacts, ConsumerRef, EventName, EventRef, InstanceRef, ModuleName, Principal, SeatName,
     Subject,
 };
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
-use crate::ack::{DONE, WORKING, again_after, stream_sequence};
+use crate::ack::{DONE, WORKING, again_after, is_work, stream_sequence};
 use crate::connect::{Connection, Credential, Dialling, Endpoint};
 use crate::denial::Denial;
 use crate::node::invalid_name;
-use crate::publish::store;
+use crate::publish::{confirm, store};
 use crate::pull::Receipt;
 use crate::retry::Retry;
 
@@ -37,6 +37,7 @@ pub struct NatsListener {
     messages: Option<Subscriber>,
     denials: broadcast::Receiver<Denial>,
     refused: Refused,
+    terms: watch::Sender<u64>,
 }
 
 /// What an ear accepts.
@@ -114,8 +115,12 @@ impl ModuleBus for NatsModule {
         Ok(listener)
     }
 
+    /// That work is done is waited for: a seat may have been taken away meanwhile, and whoever has it gets that work too.
     async fn settle(&self, receipt: &Receipt, how: ModuleSettlement) -> Result<(), BusError> {
         let body = match how {
+            ModuleSettlement::Done if is_work(&receipt.0) => {
+                return confirm(&self.connection, &receipt.0, DONE).await;
+            }
             ModuleSettlement::Done => DONE.to_vec(),
             ModuleSettlement::Working => WORKING.to_vec(),
             ModuleSettlement::Again(delay) => again_after(delay),
@@ -138,6 +143,7 @@ impl NatsListener {
                 retry,
                 delay: RETRY_FIRST,
             },
+            terms: watch::Sender::new(0),
         }
     }
 
@@ -183,6 +189,10 @@ impl NatsListener {
 impl Listener for NatsListener {
     type Receipt = Receipt;
 
+    fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
+    }
+
     async fn next(&mut self) -> Incoming<Receipt> {
         loop {
             let heard = async {
@@ -195,6 +205,9 @@ impl Listener for NatsListener {
                 biased;
                 denial = self.denials.recv() => match denial {
                     Ok(denial) if denial.is_of_subscription(self.accepts.deliver.as_str()) => {
+                        // What was delivered before that may be settled no more, nor what of it is not read yet.
+                        self.messages = None;
+                        self.terms.send_modify(|term| *term += 1);
                         self.refused.again(&denial.text);
                     }
                     Err(broadcast::error::RecvError::Lagged(_)) => self.refused.again("unknown"),

@@ -159,6 +159,7 @@ mod tests {
                 last_seq,
                 ..StreamState::default()
             },
+            ts: String::new(),
         }
     }
 

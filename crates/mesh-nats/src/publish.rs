@@ -75,6 +75,19 @@ pub(crate) async fn store(
     }
 }
 
+/// Settles a message, and waits until the server says that it has: it says nothing of one it refuses to whom it withdrew
+/// that, but for the client's events.
+pub(crate) async fn confirm(
+    connection: &Connection,
+    reply: &str,
+    how: &'static [u8],
+) -> Result<(), BusError> {
+    let request = Request::new().payload(how.into());
+    ask(connection, reply, request, STORED_WITHIN)
+        .await
+        .map(drop)
+}
+
 /// Asks and waits for the answer. A refusal, which the server never answers with, is told from the client's events.
 pub(crate) async fn ask(
     connection: &Connection,

@@ -2,19 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mesh_bus::BusError;
-use mesh_derive::topology::{NOTHING, Rights};
-use mesh_model::Principal;
+use mesh_bus::{BusError, Readers, hand_over};
+use mesh_derive::topology::{NOTHING, Queue, Rights, Topology};
+use mesh_derive::{Plan, subject};
+use mesh_model::{BusFacts, ConsumerRef, Principal};
 use serde_json::{Value, json};
 
 use super::{Asserting, Memory};
 use crate::definitions::{Document, Names, Part, difference, set, with_permissions};
 
 impl Asserting<'_> {
+    /// Brings the users to a topology. Who loses something is marked until his connections have ended: a connection goes
+    /// on doing what it began, and a controller that comes after this one must see whose may still be there.
     pub(super) async fn bring_users(
         &mut self,
+        topology: &Topology,
         wanted: &Document,
-        memory: &Memory,
+        memory: &mut Memory,
         names: &Names,
     ) -> Result<(), BusError> {
         let (mut less, mut more) = (BTreeMap::new(), BTreeMap::new());
@@ -28,29 +32,63 @@ impl Asserting<'_> {
         for user in users {
             let mut all = wanted.of_user(&user);
             self.close_what_is_left(wanted, &user, &mut all);
-            if self.loses(wanted, &user, memory, names) {
+            if self.loses(topology, wanted, &user, memory, names) {
                 less.insert(user, all);
             } else {
                 more.insert(user, all);
             }
         }
+        let mut all = Document::default();
         for (user, rows) in less {
-            self.write(&rows).await?;
-            if names.controller.as_ref() != Some(&user) {
+            if names.controller.as_ref() == Some(&user) {
+                self.write(&rows).await?;
+            } else {
+                self.write(&rows.tagged(CLOSING)).await?;
                 self.epoch.disconnect(&user).await?;
             }
+            all.extend(rows);
             self.done.written.push(format!("user {user}: changed"));
         }
         self.remove_users(wanted, names).await?;
         self.remove_guests(names).await?;
-        let mut all = Document::default();
         for (user, rows) in more {
             all.extend(rows);
             self.done
                 .written
                 .push(format!("user {user}: made, or may do more"));
         }
-        self.write(&all).await
+        self.write(&all).await?;
+        self.found.extend(all);
+        memory.rights.clone_from(&topology.users);
+        Ok(())
+    }
+
+    /// What the users are brought to first, where seats change hands: a broker takes in one user after the other, and one
+    /// that loses a seat may be about to get another's.
+    pub(super) fn withdrawn(&self, wanted: &Document, memory: &Memory) -> Option<Plan> {
+        let names = self.epoch.names();
+        let readers = |consumer: &ConsumerRef| {
+            let seat = subject::seat_of(consumer.stream()).map(Queue::Seat);
+            let reads = |(who, rights): &(&Principal, &Rights)| {
+                let user = names.of(who).unwrap_or_default();
+                let before = memory.rights.get(*who);
+                let retiring = self.retiring.get(*who);
+                let own = [user];
+                let found = self.found.get(Part::Users, &own);
+                let stays = found.zip(wanted.get(Part::Users, &own));
+                let stays = stays.is_some_and(|(found, wanted)| is_still(wanted, found, retiring));
+                let row = self.found.get(Part::Permissions, &own);
+                seat.as_ref()
+                    .is_some_and(|seat| stays && is_known_to_read(row, rights, before, seat))
+            };
+            let known = self.topology.users.iter().filter(reads);
+            Readers {
+                known: known.map(|(who, _)| who.clone()).collect(),
+                // A connection may go on with what no row lets anybody begin.
+                others: true,
+            }
+        };
+        hand_over(self.plan, &BusFacts::default(), readers).first
     }
 
     /// Users the broker has a topic permission of that is not derived, and allows something.
@@ -86,7 +124,14 @@ impl Asserting<'_> {
 
     /// Whether a user that is there may do less from now on, or must log in anew. Where it is not known what it could do
     /// before, it may.
-    fn loses(&self, wanted: &Document, user: &str, memory: &Memory, names: &Names) -> bool {
+    fn loses(
+        &self,
+        topology: &Topology,
+        wanted: &Document,
+        user: &str,
+        memory: &Memory,
+        names: &Names,
+    ) -> bool {
         let own = [user.to_owned()];
         let Some(there) = self.found.get(Part::Users, &own) else {
             return false;
@@ -98,7 +143,7 @@ impl Asserting<'_> {
             .is_some_and(|wanted| is_still(wanted, there, retiring));
         let rights = who.and_then(|who| {
             let before = memory.rights.get(&who)?;
-            Some((before, self.topology.users.get(&who)?))
+            Some((before, topology.users.get(&who)?))
         });
         let grows = rights.is_some_and(|(before, now)| is_within(before, now));
         let had_none = self.found.get(Part::Permissions, &own).is_none();
@@ -119,6 +164,7 @@ impl Asserting<'_> {
             .collect();
         for user in gone {
             self.epoch.remove(&user).await?;
+            self.found.forget_user(&user);
             self.done.written.push(format!("user {user}: removed"));
         }
         Ok(())
@@ -134,11 +180,29 @@ impl Asserting<'_> {
             .collect();
         for user in left {
             self.epoch.remove(&user).await?;
+            self.found.forget_user(&user);
             self.done.written.push(format!("user {user}: removed"));
         }
         Ok(())
     }
 }
+
+/// Whether somebody is known to read a queue now, so that he need not begin to: by a row that is as it is to be, or as it was
+/// asserted last.
+fn is_known_to_read(
+    row: Option<&Value>,
+    rights: &Rights,
+    before: Option<&Rights>,
+    queue: &Queue,
+) -> bool {
+    let reads = row.and_then(|row| row.get("read")).and_then(Value::as_str);
+    let by =
+        |rights: &Rights| rights.read.contains(queue) && reads == Some(&*rights.read_pattern());
+    by(rights) || before.is_some_and(by)
+}
+
+/// The tag of a user that has lost something and may still be connected.
+const CLOSING: &str = "mesh-closing";
 
 pub(crate) fn is_closed(row: &Value) -> bool {
     let pattern = |field| row.get(field).and_then(Value::as_str);
@@ -189,6 +253,33 @@ mod tests {
                 stays,
                 "{there}"
             );
+        }
+    }
+
+    #[test]
+    fn who_reads_a_seat_is_known_by_rows_that_somebody_derived() {
+        let (desk, mail) = ("desk".parse().unwrap(), "mail".parse().unwrap());
+        let reading = |queues: &[Queue]| Rights {
+            read: queues.iter().cloned().collect(),
+            ..Rights::default()
+        };
+        let desk = Queue::Seat(desk);
+        let (one, both) = (
+            reading(std::slice::from_ref(&desk)),
+            reading(&[desk.clone(), Queue::Seat(mail)]),
+        );
+        let row = |rights: &Rights| Some(json!({ "read": rights.read_pattern() }));
+        for (found, wanted, before, known) in [
+            (row(&one), &one, None, true),
+            (row(&one), &both, Some(&one), true),
+            // After a restart nobody knows what that row was for.
+            (row(&one), &both, None, false),
+            (row(&reading(&[])), &one, None, false),
+            (Some(json!({ "read": ".*" })), &one, Some(&one), false),
+            (None, &one, Some(&one), false),
+        ] {
+            let is = is_known_to_read(found.as_ref(), wanted, before, &desk);
+            assert_eq!(is, known, "{found:?} {wanted:?} {before:?}");
         }
     }
 

@@ -7,11 +7,12 @@ use futures_util::future::join;
 use mesh_control::Settlement;
 use mesh_derive::Plan;
 use mesh_derive::proof::Act;
-use mesh_model::{BusFacts, BusKind, NodeName, Principal, StreamSpec, Subject};
+use mesh_model::{BusFacts, BusKind, NodeName, Principal, SeatName, StreamSpec, Subject};
 use tokio::sync::watch;
 
 use super::withdrawal::{Parts, Step, steps};
 use super::{Both, BothReceipt};
+use crate::backlog::Backlog;
 use crate::carrier::Carrier;
 use crate::ended::came_to_its_end;
 use crate::proof::{Attempted, Prober, Proven, UnprovenError};
@@ -284,6 +285,17 @@ where
 
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
         self.nats.leave_mark(mark).await
+    }
+
+    /// Work for a seat waits on either.
+    async fn backlogs(&self) -> Result<BTreeMap<SeatName, Backlog>, BusError> {
+        let (nats, amqp) = join(self.nats.backlogs(), self.amqp.backlogs()).await;
+        let mut both = nats?;
+        for (seat, on_amqp) in amqp? {
+            let sum = both.entry(seat).or_default();
+            *sum = sum.and(on_amqp);
+        }
+        Ok(both)
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {

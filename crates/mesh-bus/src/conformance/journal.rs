@@ -1,14 +1,16 @@
 //! Who did what in which order: the loops' own sides of the bus, written down as they are used.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mesh_control::{Change, MessageKey, NodeSettlement, Settlement};
 use mesh_derive::Plan;
-use mesh_model::{BusFacts, NodeName, StreamSpec, Subject};
+use mesh_model::{BusFacts, NodeName, SeatName, StreamSpec, Subject};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::backlog::Backlog;
 use crate::seam::{
     Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Link, NodeBus, NodeEvent,
 };
@@ -187,6 +189,10 @@ impl<B: ControllerBus> ControllerBus for Watched<B> {
 
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
         self.bus.leave_mark(mark).await
+    }
+
+    async fn backlogs(&self) -> Result<BTreeMap<SeatName, Backlog>, BusError> {
+        self.bus.backlogs().await
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {

@@ -293,7 +293,7 @@ async fn with_an_announcement<W: World>(world: &W) -> Result<(Mesh<'_, W>, NodeN
 }
 
 /// Modules on one node, applied.
-async fn with_modules<'w, W: World>(
+pub(super) async fn with_modules<'w, W: World>(
     world: &'w W,
     modules: impl IntoIterator<Item = mesh_model::Manifest>,
     seats: &[&str],

@@ -1,5 +1,6 @@
 //! The controller's side of the loopback.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use mesh_control::{MessageKey, Queue, Settlement};
 use mesh_derive::{Plan, subject};
 use mesh_model::{
-    BusFacts, BusKind, ConsumerRef, Filter, NodeName, Principal, StreamSpec, Subject,
+    BusFacts, BusKind, ConsumerRef, Filter, NodeName, Principal, SeatName, StreamSpec, Subject,
 };
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use super::queue::{Settled, Stored};
 use super::state::{Shared, State, change_or};
 use super::{Receipt, consumer};
+use crate::backlog::Backlog;
 use crate::disturbed::Disturbed;
 use crate::seam::{Asserted, BusError, ControllerBus, Delivery, Disturbance, Finding, Link};
 
@@ -258,6 +260,12 @@ impl ControllerBus for LoopbackController {
 
     async fn leave_mark(&self, mark: Vec<u8>) -> Result<(), BusError> {
         self.store_while_last(subject::mark(), mark)
+    }
+
+    async fn backlogs(&self) -> Result<BTreeMap<SeatName, Backlog>, BusError> {
+        let state = self.shared.state();
+        state.require_up()?;
+        Ok(state.backlogs())
     }
 
     async fn findings(&self) -> Result<Vec<Finding>, BusError> {

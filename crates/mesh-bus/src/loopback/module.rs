@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mesh_derive::subject;
 use mesh_model::{ConsumerRef, EventName, EventRef, InstanceRef, Principal, SeatName, Subject};
+use tokio::sync::watch;
 
 use super::queue::{Settled, Stored};
 use super::state::{Shared, State, change_or};
@@ -25,6 +26,9 @@ pub struct LoopbackListener {
     principal: Principal,
     from: ConsumerRef,
     deliver: Subject,
+    /// Whether it could hear when it looked last.
+    heard: bool,
+    terms: watch::Sender<u64>,
 }
 
 impl LoopbackModule {
@@ -80,6 +84,8 @@ impl ModuleBus for LoopbackModule {
             principal: self.principal.clone(),
             from,
             deliver,
+            heard: false,
+            terms: watch::Sender::new(0),
         })
     }
 
@@ -117,6 +123,10 @@ impl LoopbackListener {
 impl Listener for LoopbackListener {
     type Receipt = Receipt;
 
+    fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
+    }
+
     async fn next(&mut self) -> Incoming<Receipt> {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -124,7 +134,11 @@ impl Listener for LoopbackListener {
                 let mut state = self.shared.state();
                 // The group is called after the consumer.
                 let group = Some(self.from.name());
-                let hears = state.is_up() && state.may_hear(&self.principal, &self.deliver, group);
+                let may_hear = state.may_hear(&self.principal, &self.deliver, group);
+                if std::mem::replace(&mut self.heard, may_hear) && !may_hear {
+                    self.terms.send_modify(|term| *term += 1);
+                }
+                let hears = state.is_up() && may_hear;
                 if hears && let Some(heard) = self.hear(&mut state) {
                     return heard;
                 }

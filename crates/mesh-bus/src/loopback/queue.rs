@@ -6,6 +6,8 @@ use std::time::Duration;
 use mesh_model::{ConsumerSpec, DeliverPolicy, Discard, Retention, Selects, StreamSpec, Subject};
 use tokio::time::Instant;
 
+use crate::backlog::Backlog;
+
 /// A message as it is stored.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
@@ -235,6 +237,23 @@ impl Stream {
     /// When a consumer has something to send again.
     pub(super) fn wakes(&self, name: &str) -> Option<Instant> {
         self.consumers.get(name)?.out.values().min().copied()
+    }
+
+    /// What is out comes again at once: who has it may settle it no more.
+    pub(super) fn give_back(&mut self, name: &str, now: Instant) {
+        let out = self.consumers.get_mut(name);
+        let out = out.into_iter().flat_map(|it| it.out.values_mut());
+        out.for_each(|again| *again = now);
+    }
+
+    /// How many messages there are, and for how long the oldest has been.
+    pub(super) fn backlog(&self, now: Instant) -> Backlog {
+        let oldest = self.messages.values().next();
+        let age = oldest.map(|(at, _)| now.duration_since(*at).as_millis());
+        Backlog {
+            messages: self.messages.len() as u64,
+            oldest: age.map(|millis| u64::try_from(millis).unwrap_or(u64::MAX)),
+        }
     }
 
     /// How many messages a consumer has out, or has still to send.

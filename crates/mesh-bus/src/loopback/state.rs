@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mesh_derive::{Plan, ack_filters, controller_grant};
+use mesh_derive::{Plan, ack_filters, controller_grant, subject};
 use mesh_model::{
-    BusFacts, BusKind, ConsumerKind, ConsumerRef, Filter, Grant, Principal, PublicKey, StreamName,
-    StreamSpec, Subject,
+    BusFacts, BusKind, ConsumerKind, ConsumerRef, Filter, Grant, Principal, PublicKey, SeatName,
+    StreamName, StreamSpec, Subject,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Receipt;
 use super::queue::{Full, Settled, Stored, Stream};
+use crate::backlog::Backlog;
 use crate::disturbed::Disturbed;
+use crate::handover::{Readers, SeatAuthority, hand_over};
 use crate::seam::{Asserted, BusError, Disturbance, Link};
 
 #[derive(Debug)]
@@ -364,12 +366,51 @@ impl State {
         users.extend(plan.retiring.clone());
         let held = (&self.grants, &self.users, &self.carried);
         if held != (&plan.grants, &users, &plan.carried) {
+            // Nobody does anything in between, so that one step is as good as two.
+            let given = self.hand_over(plan);
             self.grants.clone_from(&plan.grants);
             self.users = users;
             self.carried.clone_from(&plan.carried);
+            for seat in given {
+                if let Some(stream) = self.streams.get_mut(seat.stream()) {
+                    stream.give_back(seat.name(), Instant::now());
+                }
+            }
             asserted.written.push("users".to_owned());
         }
         Ok(asserted)
+    }
+}
+
+impl State {
+    /// The seats that somebody begins to read, and nobody goes on reading.
+    fn hand_over(&self, plan: &Plan) -> BTreeSet<ConsumerRef> {
+        let readers = |seat: &ConsumerRef| {
+            let users = self.users.values();
+            let able = users.filter(|who| {
+                let authority = SeatAuthority::of(seat, &self.facts);
+                let grant = self.grants.get(who);
+                grant.zip(authority).is_some_and(|(of, it)| it.is_in(of))
+            });
+            Readers {
+                known: able.cloned().collect(),
+                others: false,
+            }
+        };
+        let mut given = hand_over(plan, &self.facts, readers).given;
+        let carried = plan.carried.difference(&self.carried);
+        let seats = carried.filter(|of| subject::seat_of(of.stream()).is_some());
+        given.extend(seats.cloned());
+        given
+    }
+
+    /// What waits in each seat's queue.
+    pub(super) fn backlogs(&self) -> BTreeMap<SeatName, Backlog> {
+        let seats = self.streams.iter().filter_map(|(name, stream)| {
+            let seat = subject::seat_of(name)?;
+            Some((seat, stream.backlog(Instant::now())))
+        });
+        seats.collect()
     }
 }
 

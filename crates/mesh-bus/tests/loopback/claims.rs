@@ -52,5 +52,8 @@ claims! {
     what_no_grant_allows_is_refused
     seat_work_sent_before_there_is_a_holder_is_worked_after_assignment
     a_module_that_gave_up_a_seat_gets_no_more_of_its_work
+    a_seat_is_handed_over_under_load
+    a_seat_given_up_with_work_in_hand_is_worked_by_the_next_at_once
+    what_waits_for_a_seat_is_told
     work_put_off_comes_again
 }

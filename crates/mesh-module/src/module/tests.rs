@@ -1,6 +1,7 @@
 //! A module over the loopback, under exactly the grant its manifest gives it. Time is paused.
 
 mod hand;
+mod seats;
 
 use mesh_auth::keys::{BoxKey, UserKey};
 use mesh_bus::ControllerBus;
@@ -77,6 +78,12 @@ impl Mesh {
             by: mesh_model::Assigner::Operator,
         };
         self.records.seats.insert("mail".parse().unwrap(), record);
+        assert_plan(&self.bus, &self.records).await;
+    }
+
+    async fn release(&mut self) {
+        let seat = "mail".parse().unwrap();
+        self.records.seats.remove(&seat);
         assert_plan(&self.bus, &self.records).await;
     }
 

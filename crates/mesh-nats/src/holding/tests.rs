@@ -42,6 +42,7 @@ fn as_derived(plan: &Plan) -> OnServer {
         config: stream_fields(spec, 1),
         created: String::new(),
         state: StreamState::default(),
+        ts: String::new(),
     });
     let mut consumers: BTreeMap<StreamName, Vec<FoundConsumer>> = BTreeMap::new();
     for spec in plan.consumers.values() {
@@ -292,6 +293,7 @@ fn a_stream_nobody_derived_is_named_with_what_it_has_of_the_mesh() {
                 config,
                 created: String::new(),
                 state: StreamState::default(),
+                ts: String::new(),
             });
         });
         let [said] = &said[..] else {

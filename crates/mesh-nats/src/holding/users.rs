@@ -61,6 +61,14 @@ fn compare(plan: &Plan, is: Table, wanted: Table, held: &mut Vec<Held>) {
     held.extend(gone.map(|key| Held::NoUser(owner(plan, key))));
 }
 
+/// What a file of users lets each key do: a side and a subject, with the queue where one is named. One without a key is told
+/// by none. Nothing where the file is not understood.
+pub(crate) fn allowed(file: &str) -> Option<Vec<(Option<String>, BTreeSet<Entry>)>> {
+    let entries = entries(conf::read(file)?).into_iter();
+    let told = entries.map(|entry| (key(&entry).map(str::to_owned), permissions(&entry)));
+    Some(told.collect())
+}
+
 /// What is listed as users, whatever it is.
 fn entries(file: Table) -> Vec<Conf> {
     let users = file.into_iter().filter(|(key, _)| key == "users");
