@@ -123,7 +123,11 @@ impl HostRuntime {
             return containers.logs(module, tail).await;
         }
         match processes.logs(module, tail) {
-            Err(RuntimeError::NoLog { .. }) => containers.logs(module, tail).await,
+            Err(none @ RuntimeError::NoLog { .. }) => match containers.logs(module, tail).await {
+                // One that is declared as a container is known: with no engine to ask, there is none.
+                Err(RuntimeError::Engine { .. }) => Err(none),
+                logs => logs,
+            },
             logs => logs,
         }
     }
