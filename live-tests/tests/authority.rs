@@ -182,8 +182,11 @@ async fn a_node_cannot_speak_for_another_node() -> anyhow::Result<()> {
     let Some(stage) = stage().await? else {
         return Ok(());
     };
-    for subject in ["mesh.heartbeat.n2", "mesh.control.enrol.t1"] {
+    for subject in ["mesh.heartbeat.n2", "mesh.log.n2", "mesh.control.enrol.t1"] {
         stage.rogue.is_refused_publishing(subject, b"").await?;
+    }
+    for subject in ["mesh.log.>", "mesh.inbox.node.n2.ask"] {
+        stage.rogue.is_refused_subscribing(subject).await?;
     }
     stage.refuses("mesh.control.report.n2", b"").await
 }

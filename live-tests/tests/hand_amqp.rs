@@ -102,9 +102,11 @@ impl Stage {
     ) -> anyhow::Result<BTreeMap<String, String>> {
         let (tool, vhost) = (self.world.tool(), self.world.vhost());
         let read = [
+            "ask.n1",
             "ctl.beat",
             "ctl.enrol",
             "ctl.events",
+            "ctl.log",
             "ctl.report",
             "mod.clerk",
             "node.n1",

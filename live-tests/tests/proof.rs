@@ -78,7 +78,17 @@ struct Change {
 }
 
 /// One entry more, or wider by a wildcard. What is found begins with one of these.
-const WIDER: [Change; 12] = [
+const WIDER: [Change; 14] = [
+    Change {
+        who: "node/node1",
+        edit: More(&[Publish("mesh.log.*")]),
+        found: &["publish mesh.log."],
+    },
+    Change {
+        who: "node/node10",
+        edit: More(&[Subscribe("mesh.inbox.node.node1.ask")]),
+        found: &["subscribe mesh.inbox.node.node1.ask"],
+    },
     Change {
         who: "module/mailer",
         edit: More(&[Subscribe("mesh.heartbeat.>")]),
@@ -164,7 +174,12 @@ async fn a_grant_wider_by_one_wildcard_is_found_and_named() -> anyhow::Result<()
 }
 
 /// One entry less.
-const NARROWER: [Change; 7] = [
+const NARROWER: [Change; 8] = [
+    Change {
+        who: "node/node10",
+        edit: Less(&[Publish("mesh.log.node10")]),
+        found: &["publish mesh.log.node10"],
+    },
     Change {
         who: "node/node1",
         edit: Less(&[Publish("mesh.heartbeat.node1")]),

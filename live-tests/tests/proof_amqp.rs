@@ -300,6 +300,12 @@ mod claims {
         for (who, act, expected) in [
             ("node/w", "publish mesh.heartbeat.w", Some(true)),
             ("node/w", "publish mesh.heartbeat.node1", Some(false)),
+            ("node/w", "publish mesh.log.w", Some(true)),
+            ("node/w", "publish mesh.log.node1", Some(false)),
+            ("node/w", "subscribe mesh.inbox.node.w.>", Some(true)),
+            ("node/w", "subscribe mesh.inbox.node.node1.>", Some(false)),
+            ("node/w", "subscribe mesh.log.>", Some(false)),
+            ("controller", "subscribe mesh.log.>", Some(true)),
             ("node/w", "subscribe mesh.deliver.node.w", Some(true)),
             ("node/w", "subscribe mesh.deliver.node.node1", Some(false)),
             ("module/w@w", "publish mesh.mod.w.w", Some(true)),

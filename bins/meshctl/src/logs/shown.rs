@@ -52,7 +52,9 @@ fn spelled(bytes: &[u8]) -> String {
         for character in chunk.valid().chars() {
             match character {
                 '\t' => text.push('\t'),
-                plain if mesh_model::one_line(plain.encode_utf8(&mut [0; 4])).starts_with(plain) => {
+                plain
+                    if mesh_model::one_line(plain.encode_utf8(&mut [0; 4])).starts_with(plain) =>
+                {
                     text.push(plain);
                 }
                 steers if steers.is_ascii() => spell(&mut text, steers as u8),
@@ -89,7 +91,10 @@ mod tests {
             (b"\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
             (b"\rnothing happened", "\\x0dnothing happened"),
             (b"half \xff a \xc3", "half \\xff a \\xc3"),
-            ("gr\u{fc}\u{df}e \u{1f600}".as_bytes(), "gr\u{fc}\u{df}e \u{1f600}"),
+            (
+                "gr\u{fc}\u{df}e \u{1f600}".as_bytes(),
+                "gr\u{fc}\u{df}e \u{1f600}",
+            ),
             ("\u{9b}31m \u{202e}x".as_bytes(), "\\u{9b}31m \\u{202e}x"),
             (b"back\\slash", "back\\slash"),
         ] {
