@@ -162,3 +162,99 @@ async fn next(
         _ => pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use mesh_model::{Probe, PublicKey, Restart, Run, Sealed};
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    /// Takes its time, and counts how often it was begun.
+    struct Slow(Duration, Arc<AtomicU32>);
+
+    impl Exec for Slow {
+        async fn exec(&self, _: &[String]) -> Result<(), String> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            sleep(self.0).await;
+            Ok(())
+        }
+    }
+
+    fn workload(every: u64, within: u64) -> Workload {
+        Workload {
+            module: "m".parse().unwrap(),
+            release: "1".to_owned(),
+            run: Run::command(["m".to_owned()]).unwrap(),
+            after: [].into(),
+            env: [].into(),
+            restart: Restart::Always,
+            health: Some(Health {
+                probe: Probe::Exec(vec!["check".to_owned()]),
+                every,
+                within,
+            }),
+            secrets: [].into(),
+            pull_secret: None,
+            key: PublicKey::from_raw([0; 32]),
+            credential: Sealed(vec![]),
+            accepts: [].into(),
+        }
+    }
+
+    const SETTLE: Duration = Rollout::SETTLE;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_goes_on_however_often_its_wait_is_dropped() {
+        let begun = Arc::new(AtomicU32::new(0));
+        let mut vitals = Vitals::good(&workload(5_000, 30_000));
+        let slow = || Slow(Duration::from_secs(3), Arc::clone(&begun));
+        let mut dropped = 0;
+        let answer = loop {
+            match timeout(Duration::from_secs(1), vitals.due(slow)).await {
+                Ok(answer) => break answer,
+                Err(_) => dropped += 1,
+            }
+        };
+        assert_eq!(answer, Input::Probed(Ok(())));
+        assert!(dropped >= 6, "{dropped}");
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
+        assert_eq!(vitals.handle(answer), None);
+        // Another process is asked anew.
+        assert!(
+            timeout(Duration::from_secs(6), vitals.due(slow))
+                .await
+                .is_err()
+        );
+        assert_eq!(vitals.handle(Input::Started), None);
+        assert!(
+            timeout(Duration::from_secs(1), vitals.due(slow))
+                .await
+                .is_err()
+        );
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_is_waited_for_beyond_the_time_to_be_healthy_in() {
+        let begun = Arc::new(AtomicU32::new(0));
+        let mut vitals = Vitals::trial(&workload(60_000, 2_000), SETTLE);
+        let slow = || Slow(Duration::from_hours(1), Arc::clone(&begun));
+        assert_eq!(vitals.handle(Input::Started), None);
+        let since = Instant::now();
+        let sign = loop {
+            let input = vitals.due(slow).await;
+            if let Some(sign) = vitals.handle(input) {
+                break sign;
+            }
+        };
+        let why = "not healthy within 2 s: check did not answer in time".to_owned();
+        assert_eq!(
+            (sign, since.elapsed()),
+            (Sign::Bad(why), Duration::from_secs(2))
+        );
+    }
+}

@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 
 use mesh_model::{Health, ModuleState, Probe, Restart};
 use mesh_runtime::{Desired, ProcessRuntime, RuntimeError, Tail};
+use tokio::time::timeout;
 
 use crate::host::{
-    TestHost, config, kill, pid, report, runs, shell, sleeper, until, until_state, with_restart,
+    DEADLINE, TestHost, config, kill, pid, report, runs, shell, sleeper, until, until_state,
+    with_restart,
 };
 
 /// Set for the process that plays the agent which is killed.
@@ -121,11 +123,14 @@ async fn a_question_that_was_wrong_may_be_corrected() {
     let states = runtime.apply(vec![corrected]).await.unwrap();
     let good = report(&states, "m");
     assert_eq!((good.release.as_str(), good.reason), ("2", None));
-    // Another question of what is good restarts nothing.
-    let otherwise = asked("environ", 60_000, released("2", sleeper("m")));
-    touch(&host, "m", "environ");
+    // Another question of what is good restarts nothing, and is asked from then on.
+    let otherwise = asked("other", 60_000, released("2", sleeper("m")));
+    touch(&host, "m", "other");
     let states = runtime.apply(vec![otherwise]).await.unwrap();
     assert_eq!(Some(pid(&states, "m")), good.pid);
+    fs::remove_file(host.dir().join("m/files/other")).unwrap();
+    let ended = until_state(&runtime, "m", |r| r.pid != good.pid).await;
+    assert!(ended.last_exit.unwrap().how.starts_with("unhealthy"));
 }
 
 #[tokio::test]
@@ -267,21 +272,25 @@ async fn a_newer_order_need_not_wait_for_a_start_that_takes_its_time() {
     let runtime = host.open().await;
     let first = runtime.apply(vec![sleeper("m")]).await.unwrap();
     let slow = || asked("never", 600_000, released("2", sleeper("m")));
-    let (older, newer) = tokio::join!(
-        runtime.apply(vec![slow(), asked("kept", 600_000, sleeper("kept"))]),
-        async {
-            let trial = until_state(&runtime, "m", |r| r.release == "2" && r.pid.is_some()).await;
-            let kept = until_state(&runtime, "kept", |r| r.pid.is_some()).await;
-            touch(&host, "kept", "kept");
-            let third = released("3", sleeper("m"));
-            let kept_on = asked("kept", 600_000, sleeper("kept"));
-            let newer = runtime.apply(vec![third, kept_on]).await.unwrap();
-            assert!(!runs(trial.pid.unwrap()) && !runs(pid(&first, "m")));
-            // A start that both want goes on.
-            assert_eq!(Some(pid(&newer, "kept")), kept.pid);
-            newer
-        }
-    );
+    let both = async {
+        tokio::join!(
+            runtime.apply(vec![slow(), asked("kept", 600_000, sleeper("kept"))]),
+            async {
+                let trial =
+                    until_state(&runtime, "m", |r| r.release == "2" && r.pid.is_some()).await;
+                let kept = until_state(&runtime, "kept", |r| r.pid.is_some()).await;
+                touch(&host, "kept", "kept");
+                let third = released("3", sleeper("m"));
+                let kept_on = asked("kept", 600_000, sleeper("kept"));
+                let newer = runtime.apply(vec![third, kept_on]).await.unwrap();
+                assert!(!runs(trial.pid.unwrap()) && !runs(pid(&first, "m")));
+                // A start that both want goes on.
+                assert_eq!(Some(pid(&newer, "kept")), kept.pid);
+                newer
+            }
+        )
+    };
+    let (older, newer) = timeout(DEADLINE, both).await.expect("it waits for nothing");
     assert_eq!(older.unwrap(), newer);
     assert_eq!(report(&newer, "m").release, "3");
 }

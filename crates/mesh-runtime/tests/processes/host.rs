@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 /// Nothing here takes longer unless it is broken.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) struct TestHost(TempDir);
 
