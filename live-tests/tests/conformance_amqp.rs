@@ -31,8 +31,6 @@ claims! {
     a_heartbeat_is_heard_and_nothing_is_persisted
     a_log_is_read_from_its_node_and_from_no_other
     a_node_answers_only_what_the_controller_asks_of_it_now
-    a_log_is_read_from_its_node_and_from_no_other
-    a_node_answers_only_what_the_controller_asks_of_it_now
     the_enrolment_answer_reaches_the_address_the_request_carried_in_its_payload
     an_announcement_is_heard_and_settled_once_under_its_derived_grant
 }
