@@ -131,11 +131,18 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
 
 /// Builds the binaries of packages, and tells where cargo put each.
 pub(crate) fn executables(packages: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
-    let flags: Vec<&str> = packages
-        .iter()
-        .flat_map(|package| ["--package", *package])
-        .collect();
-    let built = build(&[flags.as_slice(), &["--bins"]].concat())?;
+    built(packages, &["--bins"])
+}
+
+/// The same, optimized.
+#[cfg(feature = "bench")]
+pub(crate) fn optimized(packages: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
+    built(packages, &["--bins", "--release"])
+}
+
+fn built(packages: &[&str], flags: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
+    let of = packages.iter().flat_map(|package| ["--package", *package]);
+    let built = build(&of.chain(flags.iter().copied()).collect::<Vec<_>>())?;
     Ok(built.lines().filter_map(executable_in).collect())
 }
 

@@ -1,10 +1,10 @@
 //! `demo`: the whole mesh on this machine, from nothing, over a real server, and nothing left of it afterwards.
 
-mod act;
+pub(crate) mod act;
 mod broker;
 mod children;
 mod ctl;
-mod stage;
+pub(crate) mod stage;
 
 use std::process::ExitCode;
 
@@ -85,14 +85,14 @@ fn perform(options: &Options) -> Result<Seen> {
             "--keep leaves nothing to keep with --bus amqp: the demo's RabbitMQ ends with the demo"
         );
     }
-    say(watch, "setting up what is missing");
+    say("demo", watch, "setting up what is missing");
     let broker = match options.bus {
         Bus::Nats => setup::nats_server().map(|_| None)?,
         Bus::Amqp => Some(Stand::start()?),
     };
-    say(watch, "building what is started");
+    say("demo", watch, "building what is started");
     let programs = cargo::executables(&PACKAGES)?;
-    let mut stage = Stage::new(programs, broker, watch).context("the demo's folder")?;
+    let mut stage = Stage::new("demo", programs, broker, watch).context("the demo's folder")?;
     match act::play(&mut stage) {
         Ok(seen) if options.keep => {
             stage.keep();
@@ -111,9 +111,9 @@ fn perform(options: &Options) -> Result<Seen> {
     }
 }
 
-fn say(watch: Stopwatch, what: &str) {
+fn say(task: &str, watch: Stopwatch, what: &str) {
     let seconds = watch.elapsed().as_secs_f32();
-    out::step("demo", format_args!("{seconds:6.1}s  {what}"));
+    out::step(task, format_args!("{seconds:6.1}s  {what}"));
 }
 
 fn show(seen: &Seen, options: &Options) -> Result<()> {

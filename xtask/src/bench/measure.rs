@@ -5,6 +5,7 @@
 
 mod append;
 mod derivation;
+mod idle;
 mod store;
 
 use std::process::ExitCode;
@@ -19,7 +20,8 @@ use crate::{cargo, out};
 struct Row {
     name: &'static str,
     value: f64,
-    /// The most that this machine allowed, in the same unit and the same run; of a time, what it is saved from.
+    /// The most that this machine allowed, in the same unit and the same run; of a time, what it is saved from; of what is
+    /// taken for nothing, what others published.
     ceiling: f64,
     unit: &'static str,
     /// The ratio of the value to the ceiling that we aim for.
@@ -50,6 +52,9 @@ const GROUPS: &[(&str, Group)] = &[
     ("store", store::rows),
 ];
 
+/// Those that start programs of ours and a real server.
+const STARTED: &[(&str, Group)] = &[("idle", idle::rows)];
+
 impl Row {
     fn ratio(&self) -> f64 {
         self.value / self.ceiling
@@ -73,8 +78,10 @@ impl Row {
             Some(goal) => format!("{goal:.2}"),
         };
         let (name, unit, ratio) = (self.name, self.unit, self.ratio());
+        // A share so small that two digits say nothing of it.
+        let digits = if ratio < 0.01 { 4 } else { 2 };
         let line = format!(
-            "{name:<28} {:>12.0} {:>12.0} {ratio:>6.2} {unit:<10} {goal}",
+            "{name:<28} {:>12.0} {:>12.0} {ratio:>6.digits$} {unit:<10} {goal}",
             self.value, self.ceiling
         );
         line.trim_end().to_owned()
@@ -84,7 +91,7 @@ impl Row {
 /// Measures every group and prints the rows.
 pub(super) fn run(json: bool) -> Result<ExitCode> {
     let mut rows = Vec::new();
-    for (name, group) in GROUPS {
+    for (name, group) in GROUPS.iter().chain(STARTED) {
         out::step("bench", format_args!("{name} .."));
         rows.extend(group(FULL).with_context(|| format!("measuring {name}"))?);
     }
@@ -146,6 +153,8 @@ mod tests {
         };
         assert!(missed.line().ends_with("0.60 missed"), "{}", missed.line());
         assert_eq!(ROW.json()["ratio"], 0.5);
+        let small = Row { value: 0.03, ..ROW };
+        assert!(small.line().contains(" 0.0003 "), "{}", small.line());
     }
 
     #[test]

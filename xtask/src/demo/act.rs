@@ -19,7 +19,7 @@ const NODES: [&str; 2] = ["one", "two"];
 const LETTERS: usize = 5;
 
 /// Plays it all, and reads back what came of it.
-pub(crate) fn play(stage: &mut Stage) -> Result<Seen> {
+pub(super) fn play(stage: &mut Stage) -> Result<Seen> {
     start_controller(stage)?;
     for node in NODES {
         join(stage, node)?;
@@ -31,7 +31,8 @@ pub(crate) fn play(stage: &mut Stage) -> Result<Seen> {
     read_back(stage)
 }
 
-fn start_controller(stage: &mut Stage) -> Result<()> {
+/// Starts the controller, and waits until it answers and its bus is as it should be.
+pub(crate) fn start_controller(stage: &mut Stage) -> Result<()> {
     let mut command = stage.command("controller")?;
     match &stage.broker {
         None => stage.say("starting the controller, which brings its own NATS server"),
@@ -53,7 +54,8 @@ fn start_controller(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-fn join(stage: &mut Stage, node: &str) -> Result<()> {
+/// Has a host join, and starts its agent: the service `node-agent-NODE`.
+pub(crate) fn join(stage: &mut Stage, node: &str) -> Result<()> {
     stage.say(&format!("node {node}: a token, enrolment, and its agent"));
     let token = stage.ctl.run(&["token", "create", "--node", node])?;
     let dir = stage.dir().join(node);

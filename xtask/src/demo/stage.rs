@@ -21,6 +21,8 @@ use crate::{cargo, out};
 /// The folder, the programs and what of them runs.
 #[derive(Debug)]
 pub(crate) struct Stage {
+    /// Which task plays on it.
+    task: &'static str,
     folder: TempDir,
     programs: BTreeMap<String, PathBuf>,
     pub(crate) watch: Stopwatch,
@@ -37,6 +39,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Stage {
     pub(crate) fn new(
+        task: &'static str,
         programs: BTreeMap<String, PathBuf>,
         broker: Option<Stand>,
         watch: Stopwatch,
@@ -47,6 +50,7 @@ impl Stage {
             state_dir: folder.path().join("controller"),
         };
         Ok(Self {
+            task,
             folder,
             programs,
             watch,
@@ -58,7 +62,7 @@ impl Stage {
     }
 
     pub(crate) fn say(&self, what: &str) {
-        say(self.watch, what);
+        say(self.task, self.watch, what);
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -86,6 +90,21 @@ impl Stage {
         let log = self.dir().join(format!("{name}.log"));
         self.services.push(Service::start(name, command, &log)?);
         Ok(())
+    }
+
+    /// The process of a service.
+    #[cfg(feature = "bench")]
+    pub(crate) fn pid(&self, name: &str) -> Result<u32> {
+        let service = self.services.iter().find(|service| service.name == name);
+        service
+            .map(Service::pid)
+            .context("a service that was started")
+    }
+
+    /// The process of the bus that the controller brought along, once it is remembered.
+    #[cfg(feature = "bench")]
+    pub(crate) fn bus(&self) -> Option<u32> {
+        self.offspring.first().copied()
     }
 
     /// Looks until something is so, saying what is awaited; a service that ends meanwhile is an error.
