@@ -54,7 +54,7 @@ pub struct ContainersConfig {
 }
 
 /// How long a pull may stand still, where nothing else is said.
-pub const STALL: Duration = Duration::from_secs(60);
+pub const STALL: Duration = Duration::from_mins(1);
 /// How long an engine has to answer, where nothing else is said.
 pub const ENGINE_DEADLINE: Duration = Duration::from_secs(30);
 /// How often a container is looked at, where nothing else is said.
@@ -317,5 +317,5 @@ impl Keepers {
 }
 
 /// How often it is looked for what nobody wants, and how soon when the engine did not answer.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 const LOOK_SOON: Duration = Duration::from_secs(5);

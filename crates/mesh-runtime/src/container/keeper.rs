@@ -5,7 +5,9 @@
 
 mod judge;
 mod make;
+mod making;
 mod pull;
+mod say;
 mod watch;
 
 use std::sync::Arc;
@@ -49,6 +51,10 @@ pub(crate) struct Keeper {
 
 /// What is known of a module's present life; a new agent knows none of it, and needs none.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact by itself, and any of them goes with any other"
+)]
 struct Life {
     /// Everything there was to try was tried.
     settled: bool,
@@ -81,6 +87,8 @@ struct Life {
     full: Option<Full>,
     /// The digest of the image it runs.
     image: Option<String>,
+    /// What was against it when it was tried last: it is tried again, and that is no news.
+    trouble: Option<String>,
 }
 
 impl Life {
@@ -134,7 +142,7 @@ impl Keeper {
         loop {
             let goal = self.goal.borrow_and_update().clone();
             self.turn_to(&goal);
-            let flow = match self.round(&goal).await {
+            let flow = match Box::pin(self.round(&goal)).await {
                 Ok(flow) => {
                     self.life.away = None;
                     flow
@@ -235,6 +243,8 @@ impl Keeper {
             self.repaired();
             self.life.id = None;
             self.life.vitals = None;
+            // It is put back, which is counted already.
+            self.life.started = false;
         }
     }
 
@@ -332,6 +342,7 @@ impl Keeper {
             _ => {}
         }
         warn!(module = %self.module, %fault, "not done");
+        self.life.trouble = Some(fault.to_string());
         self.fail(goal, fault.to_string());
         self.back_off();
         self.later()
@@ -365,96 +376,6 @@ impl Keeper {
         self.life.settled = false;
         Flow::Wait(now + ENGINE_RETRY)
     }
-
-    /// Says that it cannot be done, and why.
-    fn fail(&mut self, goal: &Goal, reason: String) {
-        self.shared.doing(&self.module, None);
-        let release = goal
-            .desired
-            .as_ref()
-            .map(|desired| desired.workload.release.clone());
-        let before = self.shared.board.states().remove(&self.module);
-        let release = release.or(before.map(|report| report.release));
-        let report = ModuleReport {
-            release: release.unwrap_or_default(),
-            state: ModuleState::Failed,
-            pid: None,
-            restarts: self.notes.restarts,
-            reason: Some(reason),
-            image: None,
-            last_exit: self.notes.last_exit.clone(),
-            repairs: self.notes.repairs,
-        };
-        self.shared.board.set(&self.module, report);
-        self.settle(goal);
-    }
-
-    /// Says what the module does.
-    fn show(
-        &self,
-        desired: &Desired,
-        state: ModuleState,
-        pid: Option<u32>,
-        reason: Option<String>,
-    ) {
-        let rejected = self.notes.rejected.as_ref();
-        let report = ModuleReport {
-            release: desired.workload.release.clone(),
-            state,
-            pid,
-            restarts: self.notes.restarts,
-            reason: reason.or_else(|| rejected.map(|rejected| rejected.reason.clone())),
-            image: self.life.image.clone(),
-            last_exit: self.notes.last_exit.clone(),
-            repairs: self.notes.repairs,
-        };
-        self.shared.board.set(&self.module, report);
-    }
-
-    /// Everything there was to try was tried: whoever waits goes on.
-    fn settle(&mut self, goal: &Goal) {
-        self.life.settled = true;
-        if let Some(desired) = &goal.desired {
-            self.shared.gate.open(&desired.workload);
-        }
-        self.tell_tried(goal.number);
-    }
-
-    fn tell_tried(&self, number: u64) {
-        self.tried.send_if_modified(|tried| {
-            let new = *tried < number;
-            *tried = number.max(*tried);
-            new
-        });
-    }
-
-    /// Waits longer with each end in a row.
-    fn back_off(&mut self) {
-        let lived = self.life.since.take().map(|since| since.elapsed());
-        let pace = &self.shared.pace;
-        self.life.ends = pace.ends(self.life.ends, lived.unwrap_or_default());
-        let wait = pace.wait(self.life.ends, self.shared.seed, &self.module);
-        self.life.due = Some(Instant::now() + wait);
-    }
-
-    fn repaired(&mut self) {
-        self.notes.repairs = self.notes.repairs.saturating_add(1);
-        self.keep_notes();
-    }
-
-    fn keep_notes(&self) {
-        let Some(declared) = self.declared.clone() else {
-            return;
-        };
-        let (shared, notes) = (Arc::clone(&self.shared), self.notes.clone());
-        let write = move || {
-            if let Err(error) = notes.write(&shared.dir, &declared) {
-                warn!(module = %declared.module, %error, "its counts are not on disk");
-            }
-        };
-        // Counts, which no one waits for.
-        drop(tokio::task::spawn_blocking(write));
-    }
 }
 
 /// Whether a container that ended so is started again.
@@ -469,7 +390,7 @@ const fn starts_again(workload: &Workload, exit: &Exit) -> bool {
 /// How soon something is looked at that is on its way.
 const BUSY: Duration = Duration::from_millis(100);
 /// How long a removal may take: an engine takes its time with what it has to unmount.
-const REMOVED_WITHIN: Duration = Duration::from_secs(60);
+const REMOVED_WITHIN: Duration = Duration::from_mins(1);
 /// How soon an engine that is away is asked again.
 const ENGINE_RETRY: Duration = Duration::from_secs(1);
 /// How long an engine may be away until what it ran is not said to run any more. An engine that is started anew, and leaves

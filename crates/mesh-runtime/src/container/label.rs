@@ -51,7 +51,7 @@ pub(crate) fn encode(workload: &Workload) -> Option<String> {
 
 fn hash(record: &str) -> String {
     let digest = Sha256::digest(record.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    data_encoding::HEXLOWER.encode(&digest)
 }
 
 /// Every version that was ever written.

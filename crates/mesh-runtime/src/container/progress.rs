@@ -192,13 +192,20 @@ mod tests {
         }
     }
 
-    /// Lines, whether each moved something, and what is said after it.
     #[test]
     fn a_pull_is_told_as_it_goes() {
         let mut progress = Progress::default();
         assert_eq!(progress.text(), "pulling: asking the registry");
+        for (given, moved, text) in told().into_iter().chain(told_then()) {
+            assert_eq!(progress.take(&given), moved, "{given:?}");
+            assert_eq!(progress.text(), text, "{given:?}");
+        }
+    }
+
+    /// Lines, whether each moved something, and what is said after it.
+    fn told() -> Vec<(Line, bool, &'static str)> {
         let mb = 1_000_000;
-        for (given, moved, text) in [
+        vec![
             (
                 line("1", "Pulling from shop", None),
                 true,
@@ -240,6 +247,13 @@ mod tests {
                 true,
                 "pulling 1 of 3 layers, 43.1 of 182.0 MB",
             ),
+        ]
+    }
+
+    /// What comes after it.
+    fn told_then() -> Vec<(Line, bool, &'static str)> {
+        let mb = 1_000_000;
+        vec![
             (
                 line("a", "Download complete", None),
                 true,
@@ -270,10 +284,7 @@ mod tests {
                 true,
                 "pulling 3 of 3 layers, 182.0 of 182.0 MB",
             ),
-        ] {
-            assert_eq!(progress.take(&given), moved, "{given:?}");
-            assert_eq!(progress.text(), text, "{given:?}");
-        }
+        ]
     }
 
     #[test]
@@ -287,7 +298,7 @@ mod tests {
 
     #[test]
     fn only_an_extraction_may_be_silent_for_longer() {
-        let stall = Duration::from_secs(60);
+        let stall = Duration::from_mins(1);
         let mut progress = Progress::default();
         for (given, patience) in [
             (line("a", "Pulling fs layer", None), 60),

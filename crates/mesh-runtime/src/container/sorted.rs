@@ -87,7 +87,7 @@ pub(crate) fn is_name(module: &ModuleName, text: &str) -> bool {
 
 /// The lowest number of which no container of the module is called.
 pub(crate) fn free_number(module: &ModuleName, seen: &[Seen], from: u32) -> u32 {
-    (from..)
+    (from..=u32::MAX)
         .find(|number| {
             let name = name(module, *number);
             seen.iter().all(|one| one.name != name)

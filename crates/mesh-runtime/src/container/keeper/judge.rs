@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use mesh_control::convergence::Input;
 use mesh_model::{LastExit, ModuleState, Restart, Timestamp};
-use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::{Flow, Goal, Keeper, Life, starts_again};
+use crate::Desired;
 use crate::container::engine::{Exit, Seen, State};
 use crate::container::fault::Fault;
 use crate::container::notes::Rejected;
 use crate::vitals::Sign;
-use crate::{Desired, Tail};
 
 impl Keeper {
     /// Counts an end, and does what follows it.
@@ -28,7 +27,7 @@ impl Keeper {
         let mark = (current.id.clone(), exit.at.clone());
         if self.life.exit.as_ref() != Some(&mark) {
             self.life.exit = Some(mark);
-            let how = self.how(&current, &exit).await;
+            let how = self.shared.how(&current, &exit).await;
             let sign = self.count(&current, &exit, how, again);
             match sign {
                 Some(Sign::Good) => self.good(desired, former.as_ref()).await?,
@@ -40,6 +39,9 @@ impl Keeper {
         }
         let state = if again {
             ModuleState::Backoff
+        } else if self.life.exit_is_ours {
+            // What was ended since it did not do its work is no job that is done.
+            ModuleState::Failed
         } else {
             ModuleState::Ended
         };
@@ -51,30 +53,6 @@ impl Keeper {
         self.life.passed = true;
         self.settle(goal);
         Ok(Flow::Rest)
-    }
-
-    /// How it ended. What reaps for a module is started in its stead, and so it is this that says that a program is not
-    /// there: in the log, and by a status that may be the program's as well.
-    async fn how(&mut self, current: &Seen, exit: &Exit) -> String {
-        let how = exit.how();
-        if !matches!(exit.code, 126 | 127) {
-            return how;
-        }
-        let shared = Arc::clone(&self.shared);
-        let last = Tail {
-            lines: 1,
-            follow: false,
-        };
-        let said = async {
-            let mut logs = shared.engine.logs(&current.id, last).await.ok()?;
-            logs.next().await
-        };
-        let said = timeout(shared.pace.grace, said).await.ok().flatten();
-        let said = said.map(|line| String::from_utf8_lossy(&line.bytes).into_owned());
-        match said.filter(|line| line.starts_with("[FATAL tini")) {
-            Some(why) => Fault::Program { why }.to_string(),
-            None => how,
-        }
     }
 
     /// Counts an end that was not counted; what it says of the start it was of.
@@ -137,6 +115,7 @@ impl Keeper {
             }
             self.life.vitals = None;
             self.back_off();
+            self.life.trouble = Some(why.clone());
             self.show(desired, ModuleState::Failed, None, Some(why));
             self.settle(goal);
             return Ok(self.later());

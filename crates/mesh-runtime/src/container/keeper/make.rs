@@ -11,8 +11,6 @@ use super::{Flow, Goal, Keeper};
 use crate::Desired;
 use crate::container::engine::{Seen, State};
 use crate::container::fault::Fault;
-use crate::container::sorted::{free_number, name};
-use crate::container::{label, spec};
 use crate::vitals::{Sign, Vitals};
 
 impl Keeper {
@@ -25,7 +23,9 @@ impl Keeper {
         seen: &[Seen],
     ) -> Result<Flow, Fault> {
         if let Some(former) = &former {
-            self.tend(former).await?;
+            self.shared
+                .tend(&self.module, former, self.life.ended_former)
+                .await?;
         }
         if let Some(due) = self.not_yet() {
             return Ok(Flow::Wait(due));
@@ -45,7 +45,7 @@ impl Keeper {
         if let Some(former) = &former {
             self.make_way(desired, former).await?;
         }
-        match self.create(desired, seen).await {
+        match self.shared.create(desired, seen).await {
             Ok(id) => {
                 self.life.found(id);
                 Ok(Flow::Again)
@@ -89,6 +89,7 @@ impl Keeper {
     ) -> Flow {
         warn!(module = %self.module, %fault, "not fetched");
         self.back_off();
+        self.life.trouble = Some(fault.to_string());
         let release = &desired.workload.release;
         match former.and_then(|former| former.workload.clone().zip(Some(former.pid))) {
             Some((runs, pid)) => {
@@ -108,22 +109,6 @@ impl Keeper {
         self.later()
     }
 
-    /// Starts again what is to be replaced and ended by itself while its successor is not there.
-    pub(super) async fn tend(&mut self, former: &Seen) -> Result<(), Fault> {
-        let Some(seen) = self.shared.engine.inspect(&former.id).await? else {
-            return Ok(());
-        };
-        if let (State::Ended(exit), Some(workload), false) =
-            (&seen.state, &seen.workload, self.life.ended_former)
-            && super::starts_again(workload, exit)
-        {
-            info!(module = %self.module, container = seen.name, how = exit.how(), "started again, until its successor is there");
-            // Whether it starts is said by the next look at it.
-            drop(self.shared.engine.start(&seen.id).await);
-        }
-        Ok(())
-    }
-
     /// Ends what has what the new one needs. It is kept: should the new one be bad, it comes back.
     async fn make_way(&mut self, desired: &Desired, former: &Seen) -> Result<(), Fault> {
         let twice = |container: Option<&Container>| container.is_some_and(Container::fits_twice);
@@ -139,83 +124,6 @@ impl Keeper {
         self.life.ended_former = true;
         let grace = self.shared.pace.grace;
         self.shared.engine.stop(&former.id, grace).await
-    }
-
-    /// Makes a container. Asked twice it makes one: a name that is taken by just this one is success.
-    async fn create(&mut self, desired: &Desired, seen: &[Seen]) -> Result<String, Fault> {
-        let shared = Arc::clone(&self.shared);
-        let grace = i64::try_from(shared.pace.grace.as_secs()).unwrap_or(i64::MAX);
-        let absent = self.absent_volumes(desired).await?;
-        let mut number = free_number(&self.module, seen, 1);
-        for _ in 0..NAMES {
-            let called = name(&self.module, number);
-            let body = spec::body(&shared.owner, desired, grace, &shared.engine.abilities());
-            let Some(body) = body else { break };
-            let fault = match shared.engine.create(&called, body).await {
-                Ok(id) => {
-                    info!(module = %self.module, container = called, "made");
-                    return Ok(id);
-                }
-                Err(fault) => fault,
-            };
-            if shared.engine.learn(&fault.to_string()) {
-                continue;
-            }
-            let Fault::Conflict { .. } = fault else {
-                self.leave_no_volumes(absent).await;
-                return Err(fault);
-            };
-            match shared.engine.inspect(&called).await? {
-                // It went meanwhile, and its name with it.
-                None => {}
-                Some(taken) if self.is_ours(&taken, desired) => return Ok(taken.id),
-                // Another agent of this host, or what is kept of an earlier one.
-                Some(taken) if taken.owner.is_some() => {
-                    number = free_number(&self.module, seen, number.saturating_add(1));
-                }
-                Some(taken) => {
-                    self.leave_no_volumes(absent).await;
-                    return Err(Fault::NameTaken {
-                        name: called,
-                        by: taken.id.chars().take(12).collect(),
-                    });
-                }
-            }
-        }
-        Err(Fault::Refused {
-            what: "to make a container",
-            why: format!("no name is free for module {}", self.module),
-        })
-    }
-
-    /// Whether a container is the one that was asked for: made by this agent, and from the same.
-    fn is_ours(&self, taken: &Seen, desired: &Desired) -> bool {
-        taken.owner.as_ref() == Some(&self.shared.owner)
-            && taken.module.as_deref() == Some(self.module.as_str())
-            && taken.spec.is_some()
-            && taken.spec == label::spec(&desired.workload)
-    }
-
-    /// Which of the volumes it names the engine has yet to make.
-    async fn absent_volumes(&mut self, desired: &Desired) -> Result<Vec<String>, Fault> {
-        let container = desired.workload.run.container();
-        let named = container.into_iter().flat_map(|it| &it.volumes);
-        let mut absent = vec![];
-        for volume in named.filter(|volume| !volume.is_path()) {
-            if !self.shared.engine.has_volume(&volume.source).await? {
-                absent.push(volume.source.clone());
-            }
-        }
-        Ok(absent)
-    }
-
-    /// Removes what a container that did not come to be would have had.
-    async fn leave_no_volumes(&mut self, absent: Vec<String>) {
-        for name in absent {
-            if let Err(fault) = self.shared.engine.remove_volume(&name).await {
-                warn!(module = %self.module, volume = name, %fault, "left behind");
-            }
-        }
     }
 
     /// Starts a container that is there.
@@ -293,6 +201,7 @@ impl Keeper {
             self.disk_full();
         }
         self.back_off();
+        self.life.trouble = Some(why.clone());
         self.show(desired, ModuleState::Failed, None, Some(why));
         // What replaces another is tried until there is a verdict; else this was the try.
         if former.is_none() {
@@ -301,6 +210,3 @@ impl Keeper {
         Ok(self.later())
     }
 }
-
-/// Names that are tried for one container.
-const NAMES: u32 = 32;

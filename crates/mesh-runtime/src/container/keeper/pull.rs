@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use mesh_model::{Container, ModuleState, Workload};
+use mesh_model::{Container, ModuleName, ModuleState, Workload};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use super::{Full, Goal, Keeper};
-use crate::Desired;
-use crate::container::engine::{Held, PullBroken, Pulling, Seen};
+use crate::container::Shared;
+use crate::container::engine::{Held, PullBroken, Seen};
 use crate::container::fault::Fault;
 use crate::container::progress::Progress;
 use crate::container::spec::{reference, registry};
+use crate::{Desired, PullSecret};
 
 impl Keeper {
     /// Sees to it that its image is there; `false` when something else may be wanted by now.
@@ -40,7 +41,25 @@ impl Keeper {
         if !self.has_room().await {
             return Ok(false);
         }
-        let outcome = self.pull(desired, container, former, &asked).await;
+        info!(module = %self.module, image = asked, "fetching");
+        let running = former.and_then(|former| former.workload.clone());
+        let shown = Desired {
+            workload: running.unwrap_or_else(|| desired.workload.clone()),
+            ..desired.clone()
+        };
+        let pid = former.and_then(|former| former.pid);
+        self.show(&shown, ModuleState::Pulling, pid, None);
+        let fetching = Fetching {
+            shared: Arc::clone(&self.shared),
+            module: &self.module,
+            former,
+            ended_here: self.life.ended_former,
+            asked: &asked,
+        };
+        let (goal, declared) = (self.goal.clone(), self.declared.as_ref());
+        let outcome = fetching
+            .run(container, desired.pull_secret.as_ref(), goal, declared)
+            .await;
         self.shared.doing(&self.module, None);
         match outcome {
             Ok(true) => {}
@@ -61,90 +80,6 @@ impl Keeper {
         self.life.fetched = true;
         self.life.ends = 0;
         Ok(true)
-    }
-
-    /// Fetches an image; `false` when that was dropped for something else that is wanted.
-    async fn pull(
-        &mut self,
-        desired: &Desired,
-        container: &Container,
-        former: Option<&Seen>,
-        asked: &str,
-    ) -> Result<bool, Fault> {
-        info!(module = %self.module, image = asked, "fetching");
-        let running = former.and_then(|former| former.workload.clone());
-        let shown = Desired {
-            workload: running.unwrap_or_else(|| desired.workload.clone()),
-            ..desired.clone()
-        };
-        let pid = former.and_then(|former| former.pid);
-        self.show(&shown, ModuleState::Pulling, pid, None);
-        let secret = desired.pull_secret.as_ref();
-        let shared = Arc::clone(&self.shared);
-        let pulling = shared
-            .engine
-            .pull(asked, secret, registry(&container.image))
-            .await?;
-        self.follow(former, asked, pulling).await
-    }
-
-    async fn follow(
-        &mut self,
-        former: Option<&Seen>,
-        asked: &str,
-        mut pulling: Pulling<'_>,
-    ) -> Result<bool, Fault> {
-        let (mut goal, declared) = (self.goal.clone(), self.declared.clone());
-        let mut progress = Progress::default();
-        let (mut moved, mut looked) = (Instant::now(), Instant::now());
-        loop {
-            self.shared.doing(&self.module, Some(progress.text()));
-            let patience = progress.patience(self.shared.stall);
-            let left = (moved + patience).saturating_duration_since(Instant::now());
-            let line = tokio::select! {
-                biased;
-                () = superseded(&mut goal, declared.as_ref()) => return Ok(false),
-                line = pulling.line(left.min(LOOK)) => line,
-            };
-            match line {
-                Ok(None) => return Ok(true),
-                Ok(Some(line)) if progress.take(&line) => moved = Instant::now(),
-                Ok(Some(_)) => {}
-                Err(PullBroken::Fault(fault)) => return Err(fault),
-                Err(PullBroken::Silent) if moved.elapsed() < patience => {}
-                Err(PullBroken::Silent) => {
-                    return Err(Fault::Stalled {
-                        image: asked.to_owned(),
-                        at: progress.text(),
-                        after: patience,
-                    });
-                }
-            }
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                self.check_room(progress.missing()).await?;
-                if let Some(former) = former {
-                    self.tend(former).await?;
-                }
-            }
-        }
-    }
-
-    /// Whether it still fits, as far as its layers have said how large they are.
-    async fn check_room(&mut self, missing: u64) -> Result<(), Fault> {
-        if missing == 0 {
-            return Ok(());
-        }
-        match self.shared.engine.room().await {
-            Some((free, dir)) if free < missing => Err(Fault::DiskFull {
-                why: format!(
-                    "at least {} MB are still to be fetched, and {dir} has {} MB left",
-                    missing / 1_000_000,
-                    free / 1_000_000
-                ),
-            }),
-            _ => Ok(()),
-        }
     }
 
     /// The disk was full: it is tried again when there is more room, and not before.
@@ -180,6 +115,82 @@ impl Keeper {
             self.life.due = Some(Instant::now() + LOOK);
         }
         more
+    }
+}
+
+/// One pull.
+struct Fetching<'a> {
+    shared: Arc<Shared>,
+    module: &'a ModuleName,
+    /// What goes on meanwhile.
+    former: Option<&'a Seen>,
+    /// It was ended here, and does not.
+    ended_here: bool,
+    asked: &'a str,
+}
+
+impl Fetching<'_> {
+    /// Fetches an image; `false` when that was dropped for something else that is wanted.
+    async fn run(
+        &self,
+        container: &Container,
+        secret: Option<&PullSecret>,
+        mut goal: watch::Receiver<Goal>,
+        declared: Option<&Workload>,
+    ) -> Result<bool, Fault> {
+        let shared = &self.shared;
+        let registry = registry(&container.image);
+        let mut pulling = shared.engine.pull(self.asked, secret, registry).await?;
+        let mut progress = Progress::default();
+        let (mut moved, mut looked) = (Instant::now(), Instant::now());
+        loop {
+            shared.doing(self.module, Some(progress.text()));
+            let patience = progress.patience(shared.stall);
+            let left = (moved + patience).saturating_duration_since(Instant::now());
+            let line = tokio::select! {
+                biased;
+                () = superseded(&mut goal, declared) => return Ok(false),
+                line = pulling.line(left.min(LOOK)) => line,
+            };
+            match line {
+                Ok(None) => return Ok(true),
+                Ok(Some(line)) if progress.take(&line) => moved = Instant::now(),
+                Ok(Some(_)) => {}
+                Err(PullBroken::Fault(fault)) => return Err(fault),
+                Err(PullBroken::Silent) if moved.elapsed() < patience => {}
+                Err(PullBroken::Silent) => {
+                    return Err(Fault::Stalled {
+                        image: self.asked.to_owned(),
+                        at: progress.text(),
+                        after: patience,
+                    });
+                }
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                check_room(shared, progress.missing()).await?;
+                if let Some(former) = self.former {
+                    shared.tend(self.module, former, self.ended_here).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Whether it still fits, as far as its layers have said how large they are.
+async fn check_room(shared: &Shared, missing: u64) -> Result<(), Fault> {
+    if missing == 0 {
+        return Ok(());
+    }
+    match shared.engine.room().await {
+        Some((free, dir)) if free < missing => Err(Fault::DiskFull {
+            why: format!(
+                "at least {} MB are still to be fetched, and {dir} has {} MB left",
+                missing / 1_000_000,
+                free / 1_000_000
+            ),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -224,4 +235,4 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How much more room is a reason to try again.
 const MORE: u64 = 4 * 1024 * 1024;
 /// After this long it is tried again whatever room there is: what was in the way may have been another limit.
-const FULL: Duration = Duration::from_secs(3600);
+const FULL: Duration = Duration::from_hours(1);

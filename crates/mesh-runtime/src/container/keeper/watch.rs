@@ -47,6 +47,7 @@ impl Keeper {
                 self.good(desired, former.as_ref()).await?;
             }
             self.life.passed = true;
+            self.life.trouble = None;
             self.show(desired, ModuleState::Running, current.pid, None);
             self.settle(goal);
         }

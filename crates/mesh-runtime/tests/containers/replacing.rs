@@ -1,0 +1,148 @@
+//! One release in place of another: the new one beside the old where it fits, and the old one back where it is bad.
+
+use std::time::Duration;
+
+use mesh_model::{Health, ModuleState, Probe};
+
+use crate::engine::{Engine, Quirk};
+use crate::host::{Host, change, until, wants};
+
+/// A new version breaks, and nothing goes back.
+/// <https://github.com/containrrr/watchtower/issues/90>
+#[tokio::test]
+async fn case_c_3e010d9_a_release_that_crashes_gives_way_to_the_one_before() {
+    for beside in [true, false] {
+        let engine = Engine::start();
+        engine.delivers("shop:1", vec![]);
+        engine.delivers("shop:2", vec![]);
+        engine.change(|world| world.crashes.insert("shop:2".to_owned(), 1));
+        let wanted = |release: &str, image: &str| {
+            let mut wanted = wants("m", release, image);
+            if !beside {
+                change(&mut wanted, |it| {
+                    it.ports = ["8080:80".parse().unwrap()].into()
+                });
+            }
+            wanted
+        };
+        let host = Host::open(&engine).await;
+        host.apply([wanted("1", "shop:1")]).await;
+        let old = engine.only("m");
+        host.apply([wanted("2", "shop:2")]).await;
+        let text = "release 2: exited with status 1; release 1 runs again";
+        let report = host
+            .until("m", |it| {
+                it.state == ModuleState::Running && it.reason.as_deref() == Some(text)
+            })
+            .await;
+        assert_eq!(report.release, "1");
+        let now = engine.only("m");
+        assert_eq!((&now.id, now.state), (&old.id, "running"));
+        assert_eq!(now.starts, if beside { 1 } else { 2 });
+
+        // It is not tried again: neither by another order that says the same, nor by another agent.
+        let made = engine.asked("POST /containers/create");
+        host.apply([wanted("2", "shop:2")]).await;
+        drop(host);
+        let host = Host::open(&engine).await;
+        host.apply([wanted("2", "shop:2")]).await;
+        host.says("m", text).await;
+        assert_eq!(engine.asked("POST /containers/create"), made);
+        // Declared otherwise it is.
+        engine.change(|world| world.crashes.clear());
+        host.apply([wanted("3", "shop:2")]).await;
+        assert_eq!(host.runs("m").await.release, "3");
+    }
+}
+
+#[tokio::test]
+async fn the_old_one_goes_when_the_new_one_is_good_or_before_where_both_do_not_fit() {
+    for beside in [true, false] {
+        let engine = Engine::start();
+        engine.delivers("shop:1", vec![]);
+        let wanted = |release: &str| {
+            let mut wanted = wants("m", release, "shop:1");
+            if !beside {
+                change(&mut wanted, |it| it.network = mesh_model::Network::Host);
+            }
+            wanted
+        };
+        let host = Host::open(&engine).await;
+        host.apply([wanted("1")]).await;
+        let old = engine.only("m");
+        // Late enough to be looked at in between.
+        let late = Quirk::Late(Duration::from_millis(300));
+        engine.quirk("POST", "/start", late, 1);
+        let applied = host.runtime.apply(vec![wanted("2")]);
+        let looked = async {
+            until("the second is made", || engine.of("m").len() == 2).await;
+            until("the second is started", || engine.asked("/start") == 2).await;
+            let now = engine.of("m").into_iter().find(|it| it.id == old.id);
+            let expected = if beside { "running" } else { "exited" };
+            assert_eq!(now.unwrap().state, expected);
+        };
+        let (applied, ()) = tokio::join!(applied, looked);
+        applied.unwrap();
+        assert_eq!(host.runs("m").await.release, "2");
+        until("the first is gone", || engine.of("m").len() == 1).await;
+        assert_ne!(engine.only("m").id, old.id);
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_healthy_in_time_gives_way_and_a_module_that_is_unhealthy_is_started_anew()
+ {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = listener.local_addr().unwrap().to_string();
+    let asked = |release: &str, at: &str| {
+        let mut wanted = wants("m", release, "shop:1");
+        wanted.workload.health = Some(Health {
+            probe: Probe::Tcp(at.to_owned()),
+            every: 100,
+            within: 500,
+        });
+        wanted
+    };
+    let host = Host::open(&engine).await;
+    host.apply([asked("1", &there)]).await;
+    host.runs("m").await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    host.apply([asked("2", &nowhere)]).await;
+    let report = host.says("m", "release 2: not healthy within 500 ms").await;
+    assert_eq!(
+        (report.release.as_str(), report.state),
+        ("1", ModuleState::Running)
+    );
+
+    drop(listener);
+    let report = host.until("m", |it| it.restarts > 0).await;
+    let how = report.last_exit.unwrap().how;
+    assert!(how.starts_with("unhealthy: "), "{how}");
+    assert_eq!(report.repairs, 0, "it was ended by its own agent");
+}
+
+#[tokio::test]
+async fn a_replacement_that_an_agents_end_interrupts_is_finished_by_the_next() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    host.apply([wants("m", "1", "shop:1")]).await;
+    engine.quirk("POST", "/start", Quirk::Hang, 1);
+    {
+        let applied = host.runtime.apply(vec![wants("m", "2", "shop:1")]);
+        let made = until("the second is made", || engine.of("m").len() == 2);
+        tokio::select! {
+            _ = applied => panic!("its start hangs"),
+            () = made => {}
+        }
+    }
+    drop(host);
+    let host = Host::open(&engine).await;
+    host.apply([wants("m", "2", "shop:1")]).await;
+    assert_eq!(host.runs("m").await.release, "2");
+    until("the first is gone", || engine.of("m").len() == 1).await;
+}

@@ -1,0 +1,180 @@
+//! What runs: left alone, adopted, put back after others, and found again after its engine was away.
+
+use std::time::Duration;
+
+use mesh_model::{ModuleState, Restart};
+use serde_json::json;
+
+use crate::engine::Engine;
+use crate::host::{Host, until, wants};
+
+#[tokio::test]
+async fn the_next_agent_adopts_what_runs_and_removes_what_is_declared_no_more() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    let both = [wants("stays", "1", "shop:1"), wants("goes", "1", "shop:1")];
+    host.apply(both).await;
+    let before = engine.only("stays");
+    drop(host);
+    // Whatever became of its files.
+    std::fs::remove_dir_all(engine.dir().join("containers")).unwrap();
+    let host = Host::open(&engine).await;
+    let states = host.apply([wants("stays", "1", "shop:1")]).await;
+    until("gone", || engine.of("goes").is_empty()).await;
+    assert_eq!(states.len(), 1);
+    let now = engine.only("stays");
+    assert_eq!((now.id, now.starts), (before.id, 1));
+}
+
+#[tokio::test]
+async fn what_is_not_labelled_as_this_agents_is_never_touched() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let foreign = |name: &str, labels: serde_json::Value| {
+        engine.change(|world| {
+            world
+                .images
+                .insert("shop:1".to_owned(), "sha256:x".to_owned());
+            let body = json!({"Image": "shop:1", "Labels": labels});
+            world
+                .containers
+                .extend(crate::engine::made(world.containers.len(), name, &body));
+        });
+    };
+    foreign("mesh-taken-1", json!({}));
+    foreign(
+        "mesh-shared-1",
+        json!({"mesh.owner": "another", "mesh.module": "shared"}),
+    );
+    let host = Host::open(&engine).await;
+    let desired = [
+        wants("taken", "1", "shop:1"),
+        wants("shared", "1", "shop:1"),
+    ];
+    host.apply(desired).await;
+    let report = host.says("taken", "the name mesh-taken-1 is taken").await;
+    assert_eq!(report.state, ModuleState::Failed);
+    host.runs("shared").await;
+    host.apply([]).await;
+    let left: Vec<_> = engine
+        .world()
+        .containers
+        .iter()
+        .map(|it| (it.name.clone(), it.state))
+        .collect();
+    let expected = ["mesh-taken-1", "mesh-shared-1"].map(|name| (name.to_owned(), "created"));
+    assert_eq!(left, expected);
+}
+
+#[tokio::test]
+async fn what_others_do_to_it_is_put_right_and_counted() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    host.apply([wants("m", "1", "shop:1")]).await;
+    let id = engine.only("m").id;
+    engine.change(|world| world.made(&id).unwrap().state = "paused");
+    host.until("m", |it| it.repairs == 1).await;
+    until("it goes on", || engine.only("m").state == "running").await;
+    assert_eq!(engine.only("m").starts, 1);
+    engine.change(|world| world.end(&id, 137));
+    let report = host
+        .until("m", |it| {
+            it.restarts == 1 && it.state == ModuleState::Running
+        })
+        .await;
+    assert_eq!(report.repairs, 2);
+    assert_eq!(report.last_exit.unwrap().how, "killed by signal 9");
+    engine.change(|world| world.containers.clear());
+    let report = host
+        .until("m", |it| {
+            it.repairs == 3 && it.state == ModuleState::Running
+        })
+        .await;
+    assert_eq!(report.restarts, 1);
+    assert_ne!(engine.only("m").id, id);
+    // An end of its own is none of it.
+    let id = engine.only("m").id;
+    engine.change(|world| world.end(&id, 3));
+    let report = host
+        .until("m", |it| {
+            it.restarts == 2 && it.state == ModuleState::Running
+        })
+        .await;
+    assert_eq!(report.repairs, 3);
+}
+
+#[tokio::test]
+async fn a_module_ends_as_its_restart_says() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    for (restart, code, state) in [
+        (Restart::Never, 0, ModuleState::Ended),
+        (Restart::OnFailure, 0, ModuleState::Ended),
+        (Restart::OnFailure, 1, ModuleState::Running),
+        (Restart::Always, 0, ModuleState::Running),
+    ] {
+        let mut wanted = wants("m", &format!("{restart:?}{code}"), "shop:1");
+        wanted.workload.restart = restart;
+        host.apply([wanted]).await;
+        host.runs("m").await;
+        let id = engine.only("m").id;
+        engine.change(|world| world.end(&id, code));
+        let again = u32::from(state == ModuleState::Running);
+        let report = host
+            .until("m", |it| {
+                it.state == state && it.restarts == again && it.last_exit.is_some()
+            })
+            .await;
+        let how = format!("exited with status {code}");
+        assert_eq!(report.last_exit.unwrap().how, how);
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_is_away_is_said_and_what_ran_on_is_adopted_when_it_is_back() {
+    let mut engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    host.apply([
+        wants("runs-on", "1", "shop:1"),
+        wants("ends", "1", "shop:1"),
+    ])
+    .await;
+    engine.away().await;
+    let report = host.says("runs-on", "the container engine is away").await;
+    assert_eq!(
+        report.state,
+        ModuleState::Running,
+        "nobody has said that it ended"
+    );
+    let id = engine.only("ends").id;
+    engine.change(|world| world.end(&id, 137));
+    engine.serve();
+    host.runs("runs-on").await;
+    let report = host
+        .until("ends", |it| it.restarts == 1 && it.reason.is_none())
+        .await;
+    assert_eq!(report.repairs, 0, "it ended with its engine");
+    assert_eq!(engine.only("runs-on").starts, 1);
+    assert_eq!(engine.only("ends").id, id);
+}
+
+#[tokio::test]
+async fn what_the_engine_finishes_after_it_was_given_up_is_removed() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    let stray = wants("stray", "1", "shop:1");
+    host.apply([stray]).await;
+    host.runs("stray").await;
+    let container = engine.only("stray");
+    host.apply([]).await;
+    // A create that was on its way for a very long time.
+    engine.change(|world| world.containers.push(container));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    host.apply([wants("other", "1", "shop:1")]).await;
+    until("it is gone", || engine.of("stray").is_empty()).await;
+}
