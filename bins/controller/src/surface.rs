@@ -16,7 +16,7 @@ use mesh_api::{
 };
 use mesh_auth::keys::{BoxPublic, SigningPublic, UserKey};
 use mesh_auth::token::Token;
-use mesh_bus::{ControllerBus, ControllerHandle, Gone, LogDesk};
+use mesh_bus::{Backlog, BusError, ControllerBus, ControllerHandle, Gone, LogDesk};
 use mesh_control::{Command, CommandError, Controller, Fact, NodeStatus, Preview, Status};
 use mesh_model::BusKind;
 use mesh_model::{MeshName, ModuleName, NodeName, SeatName, SecretName, TokenId, TokenRecord};
@@ -145,6 +145,8 @@ impl<B: ControllerBus> Surface<B> {
 
 /// How long an operator's request waits for the bus.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How long the bus is asked what waits for seats, by whoever looks at the mesh.
+const BACKLOG_WITHIN: Duration = Duration::from_secs(2);
 /// The longest a rehearsed refusal may last.
 const LONGEST_FAULT: u64 = 3_600_000;
 
@@ -172,7 +174,13 @@ fn failed(error: impl std::fmt::Display) -> ApiError {
 impl<B: ControllerBus> Control for Surface<B> {
     async fn status(&self) -> Result<Status, ApiError> {
         let look = self.shared.handle.look(Controller::status);
-        look.await.map_err(gone)
+        let mut status = look.await.map_err(gone)?;
+        if !status.seats.is_empty() {
+            // What waits is the bus's to tell; while it does not, all the rest is told.
+            let asked = tokio::time::timeout(BACKLOG_WITHIN, self.shared.bus.backlogs()).await;
+            with_backlogs(&mut status, &asked.unwrap_or(Ok(BTreeMap::new())));
+        }
+        Ok(status)
     }
 
     async fn plan(&self, request: PlanRequest) -> Result<Preview, ApiError> {
@@ -417,6 +425,15 @@ impl<B: ControllerBus> Control for Surface<B> {
         let mut faults = self.shared.faults.lock().await;
         faults.spawn(async move { ledger.refuse_for(time).await });
         Ok(())
+    }
+}
+
+/// What waits for each seat, as far as the bus tells.
+fn with_backlogs(status: &mut Status, told: &Result<BTreeMap<SeatName, Backlog>, BusError>) {
+    for seat in &mut status.seats {
+        let backlog = told.as_ref().ok().and_then(|all| all.get(&seat.seat));
+        seat.backlog = backlog.map(|backlog| backlog.messages);
+        seat.oldest = backlog.and_then(|backlog| backlog.oldest);
     }
 }
 

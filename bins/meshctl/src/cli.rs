@@ -311,6 +311,15 @@ pub(crate) enum SeatVerb {
         /// The module.
         module: ModuleName,
     },
+    /// Take a seat from its holder and give it to another, and wait until the one may work it no more and the other may.
+    /// What the one had in hand goes to the other.
+    Handover {
+        /// The seat.
+        seat: SeatName,
+        /// The module it goes to, which lists it under can_hold.
+        #[arg(long, value_name = "MODULE")]
+        to: ModuleName,
+    },
     /// Take a seat from whoever holds it; its queue goes on.
     Release {
         /// The seat.

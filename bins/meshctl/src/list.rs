@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mesh_control::{ModuleStatus, MovingStatus, NodeState, NodeStatus, Status};
+use mesh_control::{ModuleStatus, MovingStatus, NodeState, NodeStatus, SeatStatus, Status};
 use mesh_model::{NodeName, Scheduling, Timestamp};
 use serde_json::json;
 
@@ -139,19 +139,25 @@ fn note(module: &ModuleStatus) -> String {
 }
 
 fn seat_table(status: &Status) -> String {
-    let rows: Vec<_> = status
-        .seats
-        .iter()
-        .map(|seat| {
-            let by = if seat.by_hand { "assigned" } else { "declared" };
-            [
-                seat.seat.to_string(),
-                dash(seat.holder.as_ref()),
-                by.to_owned(),
-            ]
-        })
-        .collect();
-    table(["SEAT", "HOLDER", "BY"], &rows)
+    let row = |seat: &SeatStatus| {
+        let oldest = match (seat.backlog, seat.oldest) {
+            (Some(_), Some(age)) => ago(age),
+            (Some(0), None) => "-".to_owned(),
+            // The bus does not tell; or it counts what waits, and does not tell since when.
+            _ => "?".to_owned(),
+        };
+        [
+            seat.seat.to_string(),
+            dash(seat.holder.as_ref()),
+            seat.by.word().to_owned(),
+            seat.backlog
+                .map_or_else(|| "?".to_owned(), |backlog| backlog.to_string()),
+            oldest,
+            seat.trouble.clone().unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = status.seats.iter().map(row).collect();
+    table(["SEAT", "HOLDER", "BY", "BACKLOG", "OLDEST", "NOTE"], &rows)
 }
 
 /// Nodes.

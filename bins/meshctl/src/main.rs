@@ -12,6 +12,7 @@ mod out;
 mod proof;
 mod render;
 mod schedule;
+mod seat;
 mod secret;
 mod table;
 mod token;
@@ -50,6 +51,7 @@ async fn main() -> ExitCode {
         Verb::Module(ModuleVerb::New { module }) => Ok(declare::skeleton(module)),
         Verb::Module(ModuleVerb::Schema { mesh }) => Ok(declare::schema(*mesh)),
         Verb::Seat(SeatVerb::Ls) => list::seats(&cli).await,
+        Verb::Seat(SeatVerb::Handover { seat, to }) => seat::hand_over(&cli, seat, to).await,
         Verb::Seat(SeatVerb::Assign { seat, module }) => {
             declare::assign(&cli, seat, Some(module)).await
         }
