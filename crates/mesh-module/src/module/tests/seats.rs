@@ -35,6 +35,8 @@ async fn what_waited_for_the_author_when_the_seat_was_taken_away_is_not_given_to
     // All three are out with this module by now.
     sleep(Duration::from_millis(10)).await;
     mesh.release().await;
+    // The module hears of it in a moment.
+    sleep(Duration::from_millis(10)).await;
     assert!(is_silent(worker.next()).await);
     // Given back, it goes on with what nobody has done: with the same worker, without a restart.
     mesh.assign("clerk").await;
