@@ -111,14 +111,10 @@ impl Engine {
         self.tasks.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
+                let (stream, _) = listener.accept().await.unwrap();
                 let (world, changed) = (Arc::clone(&world), changed.clone());
-                connections.spawn(async move {
-                    if let Ok(Some(request)) = Request::read(&mut stream).await {
-                        // Who asked may be gone.
-                        drop(serve(stream, request, &world, &changed).await);
-                    }
-                });
+                // Who asked may be gone.
+                connections.spawn(async move { drop(serve(stream, &world, &changed).await) });
             }
         });
     }
@@ -213,10 +209,13 @@ pub(crate) fn message(text: &str) -> Value {
 
 async fn serve(
     mut stream: UnixStream,
-    request: Request,
     world: &Arc<Mutex<World>>,
     changed: &watch::Sender<u64>,
 ) -> std::io::Result<()> {
+    let Some(request) = Request::read(&mut stream).await? else {
+        return Ok(());
+    };
+    let slow = world.lock().unwrap().removal;
     let what = format!("{} {}", request.method, request.path);
     let quirk = {
         let mut world = world.lock().unwrap();
@@ -251,18 +250,9 @@ async fn serve(
     if request.path == "/images/create" {
         return pull(stream, &request, world).await;
     }
-    let slow = {
-        let world = world.lock().unwrap();
-        (request.method == "DELETE").then_some(world.removal)
-    };
-    if let Some(slow) = slow.filter(|slow| !slow.is_zero()) {
-        let key = request
-            .path
-            .split('/')
-            .nth(2)
-            .unwrap_or_default()
-            .to_owned();
-        if let Some(made) = world.lock().unwrap().made(&key) {
+    if request.method == "DELETE" && !slow.is_zero() {
+        let key = request.path.split('/').nth(2).unwrap_or_default();
+        if let Some(made) = world.lock().unwrap().made(key) {
             made.state = "removing";
         }
         sleep(slow).await;

@@ -40,7 +40,7 @@ impl Request {
         let path = match path.strip_prefix("/v1.41") {
             Some(rest) => rest,
             // Before the version is known.
-            None => path.find("/version").map_or(path, |at| &path[at..]),
+            None => path.find("/version").map_or(path, |at| path.split_at(at).1),
         };
         Ok(Some(Self {
             method: method.to_owned(),

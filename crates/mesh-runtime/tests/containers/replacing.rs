@@ -16,13 +16,14 @@ async fn case_c_3e010d9_a_release_that_crashes_gives_way_to_the_one_before() {
         engine.delivers("shop:1", vec![]);
         engine.delivers("shop:2", vec![]);
         engine.change(|world| world.crashes.insert("shop:2".to_owned(), 1));
+        let ports: std::collections::BTreeSet<_> = if beside {
+            [].into()
+        } else {
+            ["8080:80".parse().unwrap()].into()
+        };
         let wanted = |release: &str, image: &str| {
             let mut wanted = wants("m", release, image);
-            if !beside {
-                change(&mut wanted, |it| {
-                    it.ports = ["8080:80".parse().unwrap()].into()
-                });
-            }
+            change(&mut wanted, |it| it.ports.clone_from(&ports));
             wanted
         };
         let host = Host::open(&engine).await;

@@ -82,7 +82,7 @@ async fn a_port_that_is_taken_is_said_and_the_start_tried_again() {
     engine.quirk("POST", "/start", Quirk::Refuse(500, taken), 2);
     let mut wanted = wants("m", "1", "shop:1");
     change(&mut wanted, |it| {
-        it.ports = ["80:80".parse().unwrap()].into()
+        it.ports = ["80:80".parse().unwrap()].into();
     });
     let host = Host::open(&engine).await;
     host.apply([wanted]).await;

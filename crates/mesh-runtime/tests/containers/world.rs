@@ -156,6 +156,13 @@ pub(crate) fn reply(request: &Request, world: &mut World) -> (u16, Value) {
             world.containers.retain(|made| made.id != *key);
             if known { (204, Value::Null) } else { absent() }
         }
+        _ => reply_of_others(request.method.as_str(), &parts, world),
+    }
+}
+
+/// What it answers of what is no container.
+fn reply_of_others(method: &str, parts: &[&str], world: &mut World) -> (u16, Value) {
+    match (method, parts) {
         ("GET", ["volumes", name]) if world.volumes.contains(*name) => {
             let volume = json!({"Name": name, "Driver": "local", "Mountpoint": "/", "Labels": {}, "Scope": "local", "Options": {}});
             (200, volume)
@@ -168,10 +175,11 @@ pub(crate) fn reply(request: &Request, world: &mut World) -> (u16, Value) {
             let name = name.join("/");
             let found = world.images.get(&name).cloned();
             let repository = name.split(['@', ':']).next().unwrap_or_default().to_owned();
-            found.map_or((404, message("No such image: x")), |digest| {
-                let digests = [format!("{repository}@{digest}")];
-                (200, json!({"Id": name, "RepoDigests": digests}))
-            })
+            let Some(digest) = found else {
+                return (404, message("No such image: x"));
+            };
+            let digests = [format!("{repository}@{digest}")];
+            (200, json!({"Id": name, "RepoDigests": digests}))
         }
         _ => (404, message("page not found")),
     }
