@@ -40,10 +40,11 @@ fn render(config: &AgentConfig, status: &Status) -> String {
         |declaration| declaration.generation.to_string(),
     );
     let mut text = format!(
-        "node      {}\nmesh      {}\nbus       {}\nagent     {agent}\ndeclared  {declared}\nunsent    {}\n",
+        "node      {}\nmesh      {}\nbus       {}\nengine    {}\nagent     {agent}\ndeclared  {declared}\nunsent    {}\n",
         config.node,
         config.mesh,
         bus(config, status),
+        config.containers.engine,
         status.remembered.unsent.len(),
     );
     let rows = rows(status);
@@ -95,7 +96,14 @@ fn rows(status: &Status) -> Vec<[String; 3]> {
     for workload in declared {
         if !status.modules.iter().any(|m| m.module == workload.module) {
             let (module, release) = (workload.module.to_string(), workload.release.clone());
-            rows.push([module, release, "never started".to_owned()]);
+            // Of containers the engine knows, and no file.
+            let state = match workload.run.container() {
+                Some(_) => {
+                    format!("a container: docker ps --all --filter label=mesh.module={module}")
+                }
+                None => "never started".to_owned(),
+            };
+            rows.push([module, release, state]);
         }
     }
     rows.sort();
@@ -120,7 +128,9 @@ fn state(module: &ModuleStatus) -> String {
 mod tests {
     use mesh_agent::BusSeen;
     use mesh_control::Remembered;
-    use mesh_model::{BusKind, Declaration, Generation, PublicKey, Restart, Run, Sealed, Workload};
+    use mesh_model::{
+        BusKind, Container, Declaration, Generation, PublicKey, Restart, Run, Sealed, Workload,
+    };
 
     use super::*;
 
@@ -160,6 +170,14 @@ bus = { account = "MESH" }
         }
     }
 
+    fn container(module: &str) -> Workload {
+        let container = Container::new("shop:1".parse().unwrap());
+        Workload {
+            run: Run::Image(Box::new(container)),
+            ..workload(module)
+        }
+    }
+
     fn module(name: &str, phase: Phase, restarts: u32) -> ModuleStatus {
         ModuleStatus {
             module: name.parse().unwrap(),
@@ -179,7 +197,7 @@ bus = { account = "MESH" }
             offered: None,
             modules: vec![],
         };
-        let nothing = "node      web-1\nmesh      home\nbus       nats at tls://bus.example:4222\nagent     not \
+        let nothing = "node      web-1\nmesh      home\nbus       nats at tls://bus.example:4222\nengine    auto\nagent     not \
                        running\ndeclared  nothing yet\nunsent    0\n";
         assert_eq!(render(&config, &status), nothing);
         status.offered = Some(there());
@@ -196,7 +214,7 @@ bus = { account = "MESH" }
                 incarnation: 1,
                 counter: 7,
             },
-            workloads: vec![workload("mailer"), workload("absent")],
+            workloads: vec![workload("mailer"), workload("absent"), container("shop")],
         });
         status.modules = vec![
             module("mailer", Phase::Running { pid: 4711 }, 2),
@@ -205,11 +223,12 @@ bus = { account = "MESH" }
         assert_eq!(
             render(&config, &status),
             "node      web-1\nmesh      home\nbus       amqp at amqps://a.example/mesh, amqps://b.example/mesh, where it \
-             moved to\nagent     running\ndeclared  1.7\nunsent    0\n\n\
+             moved to\nengine    auto\nagent     running\ndeclared  1.7\nunsent    0\n\n\
              MODULE            RELEASE       STATE\n\
              absent            2             never started\n\
              left              2             no process, restarted once, no longer declared\n\
-             mailer            2             running (process 4711), restarted 2 times\n"
+             mailer            2             running (process 4711), restarted 2 times\n\
+             shop              2             a container: docker ps --all --filter label=mesh.module=shop\n"
         );
     }
 }

@@ -328,13 +328,17 @@ account = "MESH"
                 "runtime = \"dry-run\"\nheartbeat = \"2s\"\nstate_dir = \"/srv/mesh\"",
             )
             .replace("\"ca.pem\"", "\"/etc/ssl/mesh.pem\"")
-            .replace("account", "domain = \"hub\"\naccount");
+            .replace("account", "domain = \"hub\"\naccount")
+            + "\n[containers]\nengine = \"unix:///run/docker.sock\"\nstall = \"2m\"\n";
         let config = parse(&text).unwrap();
         assert_eq!(config.runtime, RuntimeKind::DryRun);
         assert_eq!(config.heartbeat, Duration::from_secs(2));
         assert_eq!(config.state_dir, Path::new("/srv/mesh"));
         assert_eq!(config.ca.as_deref(), Some(Path::new("/etc/ssl/mesh.pem")));
         assert_eq!(config.bus.domain.as_deref(), Some("hub"));
+        let socket = crate::Engine::Socket("/run/docker.sock".into());
+        assert_eq!(config.containers.engine, socket);
+        assert_eq!(config.containers.stall, Duration::from_mins(2));
         assert_eq!(config.render(Path::new("/etc/mesh")).unwrap(), text);
     }
 
@@ -387,6 +391,21 @@ account = "MESH"
                 "not between 1s and 10s",
             ),
             ("[bus]", "heartbeat = \"soon\"\n[bus]", "is no duration"),
+            (
+                "[bus]",
+                "[containers]\nengine = \"docker\"\n[bus]",
+                "containers.engine: \"docker\" is no engine",
+            ),
+            (
+                "[bus]",
+                "[containers]\nengines = \"off\"\n[bus]",
+                "did you mean \"engine\"?",
+            ),
+            (
+                "[bus]",
+                "[containers]\nstall = \"1s\"\n[bus]",
+                "not between 5s and 1h",
+            ),
         ] {
             let text = WRITTEN.replacen(from, to, 1);
             assert_ne!(text, WRITTEN, "{from}");

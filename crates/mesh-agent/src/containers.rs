@@ -160,7 +160,7 @@ fn stall(text: &str) -> Result<Duration, String> {
 }
 
 const SHORTEST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_hours(1);
 
 #[cfg(test)]
 mod tests {
