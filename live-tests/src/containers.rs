@@ -1,5 +1,7 @@
 //! A place for tests of containers: an engine and a registry, and a way between them that can be slow, stalled and cut.
 
+mod host;
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use mesh_testkit::engine::{Engine, Kind, Shape};
 use mesh_testkit::http::{Answer, Ask, At, ask};
 use mesh_testkit::registry::{Auth, Proxy, Pushed, Registry};
 use serde_json::{Value, json};
+
+pub use host::{CREDENTIAL, Host, with_login};
 
 /// An engine, and a registry it knows.
 #[derive(Debug)]
@@ -85,6 +89,26 @@ impl Yard {
         Ok(self.engine.ask("GET", &path, None)?.ok()?.text())
     }
 
+    /// What the engine knows of each of a module's containers, the mesh's own.
+    pub fn of_module(&self, module: &str) -> anyhow::Result<Vec<Value>> {
+        let all = self.engine.containers()?.into_iter();
+        // One may go between the list and the look.
+        let all = all.filter_map(|id| self.engine.container(&id).ok());
+        let is = |found: &Value| {
+            let labels = found.pointer("/Config/Labels");
+            let of = labels.and_then(|labels| labels.get("mesh.module")?.as_str());
+            of == Some(module)
+        };
+        Ok(all.filter(is).collect())
+    }
+
+    /// The one container of a module.
+    pub fn only(&self, module: &str) -> anyhow::Result<Value> {
+        let mut found = self.of_module(module)?;
+        ensure!(found.len() == 1, "module {module} has {found:?}");
+        found.pop().context("there is one")
+    }
+
     /// Whether a container runs, and since when.
     pub fn runs(&self, container: &str) -> anyhow::Result<(bool, String)> {
         let found = self.engine.container(container)?;
@@ -128,9 +152,19 @@ pub fn fetched(port: u16, path: &str) -> anyhow::Result<Answer> {
     fetch(port, path)
 }
 
-/// Makes of each function of a kind of engine a test for each kind.
+/// Makes of each function of a kind of engine a test for each kind; with `async:` before them, of functions that are so.
 #[macro_export]
 macro_rules! on_both_engines {
+    (async: $($what:ident),+ $(,)?) => {
+        mod docker {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $what() -> ::anyhow::Result<()> { super::$what(::mesh_testkit::engine::Kind::Docker).await })+
+        }
+        mod podman {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $what() -> ::anyhow::Result<()> { super::$what(::mesh_testkit::engine::Kind::Podman).await })+
+        }
+    };
     ($($what:ident),+ $(,)?) => {
         mod docker {
             $(#[test]

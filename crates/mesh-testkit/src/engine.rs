@@ -223,6 +223,15 @@ impl Engine {
         http::ask(&self.at, method, &format!("/v1.41{path}"), ask)
     }
 
+    /// Reads what is at a path of Podman's own API.
+    pub fn libpod(&self, path: &str) -> anyhow::Result<Value> {
+        let path = format!("/v4.0.0/libpod{path}");
+        let answer = http::ask(&self.at, "GET", &path, Ask::default())?.ok();
+        answer
+            .and_then(|it| it.json())
+            .with_context(|| format!("GET {path}"))
+    }
+
     /// What the engine knows of a container, by id or name.
     pub fn container(&self, container: &str) -> anyhow::Result<Value> {
         self.get(&format!("/containers/{container}/json"))

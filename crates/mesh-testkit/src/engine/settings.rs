@@ -11,7 +11,7 @@ use super::{Kind, Shape};
 /// Writes the files that an engine reads.
 pub(super) fn write(kind: Kind, shape: &Shape, dir: &Path) -> std::io::Result<()> {
     let put = |name: &str, text: String| fs::write(dir.join(name), text);
-    fs::create_dir_all(dir.join("data/tmp"))?;
+    fs::create_dir_all(dir.join("data"))?;
     match kind {
         Kind::Docker => put("daemon.json", docker(shape).to_string()),
         Kind::Podman => {

@@ -21,10 +21,13 @@ pub(super) struct Running {
 /// mounts of its own: with their first process everything in them ends, containers and their mounts included. Then it
 /// takes away what lies outside of them. A test that panics, or is killed, leaves nothing behind.
 ///
-/// The network is one for measuring, which nobody routes.
+/// The network is one for measuring, which nobody routes. A disk that is filled is mounted outside, so that how much room it
+/// has is seen there as well.
 const OUTSIDE: &str = r#"
-dir=$1 inside=$2; shift 2
+dir=$1 inside=$2 kind=$3 disk=$4
 exec 2>> "$dir/out"
+[ "$disk" = 0 ] || mount -t tmpfs -o "size=${disk}m" tmpfs "$dir/data"
+mkdir -p "$dir/data/tmp" "$dir/xdg"
 net=1
 until ip link add "mesht$net" type bridge; do
   net=$((net + 1))
@@ -36,7 +39,8 @@ for file in daemon.json containers.conf storage.conf net/mesht@NET@.json; do
   [ ! -e "$dir/$file" ] || sed -i "s|@NET@|$net|g; s|@DIR@|$dir|g" "$dir/$file"
 done
 [ ! -e "$dir/net" ] || mv "$dir/net/mesht@NET@.json" "$dir/net/mesht$net.json"
-unshare --pid --fork --kill-child --mount-proc --mount bash -c "$inside" bash "$dir" "$@"
+unshare --pid --fork --kill-child --mount-proc --mount bash -c "$inside" bash "$dir" "$kind"
+[ "$disk" = 0 ] || umount -l "$dir/data"
 ip link del "mesht$net"
 for table in filter nat; do
   iptables -t "$table" -S | grep -F "198.18.$net." | sed 's/^-A/-D/' | while read -r rule; do
@@ -50,7 +54,7 @@ rm -rf "$dir"
 /// What only this engine is to see and change is on a disk of its own, which nobody else sees. `bash`, since it waits for
 /// processes that are nobody's any more, as the first of them has to.
 const INSIDE: &str = r#"
-dir=$1 kind=$2 disk=$3
+dir=$1 kind=$2
 export HOME=$dir TMPDIR=$dir/data/tmp XDG_RUNTIME_DIR=$dir/xdg
 export CONTAINERS_CONF=$dir/containers.conf CONTAINERS_STORAGE_CONF=$dir/storage.conf
 export CONTAINERS_REGISTRIES_CONF=$dir/registries.conf
@@ -58,8 +62,6 @@ for own in /run /var/lib/cni /var/lib/containers; do
   [ ! -d "$own" ] || mount -t tmpfs tmpfs "$own"
 done
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup
-[ "$disk" = 0 ] || mount -t tmpfs -o "size=${disk}m" tmpfs "$dir/data"
-mkdir -p "$dir/data/tmp" "$dir/xdg"
 start() {
   case "$kind" in
     docker)
