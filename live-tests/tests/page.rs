@@ -58,7 +58,7 @@ async fn clerks(site: &mut Site, run: &str) -> anyhow::Result<()> {
 
 /// What the clerk printed.
 fn log(site: &Site) -> anyhow::Result<String> {
-    let path = site.home("two").join("state/runtime/clerk/log");
+    let path = site.home("two").join("runtime/clerk/log");
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use mesh_agent::{
-    AgentHost, ContainerSettings, JoinPace, RuntimeKind, StateDir, Surroundings, container_owner, join, run_over,
-    verifier,
+    AgentHost, ContainerSettings, JoinPace, RuntimeKind, StateDir, Surroundings, container_owner,
+    join, run_over, verifier,
 };
 use mesh_auth::keyfile;
 use mesh_auth::keys::{BoxKey, UserKey};

@@ -69,16 +69,14 @@ pub(super) fn end(folder: &Path) {
         if found.is_empty() {
             return;
         }
-        for process in found {
-            kill(process.pid);
-        }
+        found.iter().for_each(kill);
         std::thread::yield_now();
     }
 }
 
 /// Ends a process at once.
-fn kill(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+pub(super) fn kill(process: &Process) {
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
         // It may have ended already; then there is nothing to end.
         let _gone = kill_process(pid, Signal::KILL);

@@ -351,6 +351,14 @@ impl Site {
         found
     }
 
+    /// Kills every process of a module on a node.
+    pub fn kill_module(&self, node: &str, module: &str) -> anyhow::Result<()> {
+        let found = self.processes(node, module);
+        ensure!(!found.is_empty(), "module {module} does not run on {node}");
+        found.iter().for_each(remains::kill);
+        Ok(())
+    }
+
     /// The one process of a module that forks none.
     pub fn pid(&self, node: &str, module: &str) -> anyhow::Result<u32> {
         match self.processes(node, module).as_slice() {

@@ -33,9 +33,12 @@ impl<B: ControllerBus> Surface<B> {
                 continue;
             }
             let (node, module) = (node.node.clone(), module.clone());
-            let reading = self.shared.logs.read(node, module, query.tail, query.follow);
-            let reading = reading
-                .map_err(|error| ApiError::new(Code::Unavailable, error.to_string()))?;
+            let reading = self
+                .shared
+                .logs
+                .read(node, module, query.tail, query.follow);
+            let reading =
+                reading.map_err(|error| ApiError::new(Code::Unavailable, error.to_string()))?;
             all.push(records(reading, said_of));
         }
         match refused {
