@@ -268,7 +268,7 @@ pub(crate) fn amend(
         Command::RemoveSecret { secret } => secrets::remove(&mut next, secret)?,
     };
     settle_instances(&mut next, &standing(records), now, mint)?;
-    secrets::fit(&next)?;
+    secrets::fit(records, &next)?;
     next.revision = next.revision.next();
     Ok((next, what))
 }

@@ -119,16 +119,14 @@ fn seal(
     })
 }
 
-/// Refuses more than a node's declaration has room for.
-pub(crate) fn fit(records: &Records) -> Result<(), CommandError> {
-    let mut of_node: BTreeMap<&NodeName, usize> = BTreeMap::new();
-    for (instance, record) in &records.instances {
-        let bytes = record.secrets.values().map(|it| it.sealed.0.len());
-        *of_node.entry(&instance.node).or_default() += bytes.sum::<usize>();
-    }
-    let large = of_node
-        .into_iter()
-        .find(|(_, bytes)| *bytes > OF_NODE_LIMIT);
+/// Refuses more than a node's declaration has room for. A node that has too much already, since it came after its modules
+/// were placed, stands in the way of no command that gives it no more.
+pub(crate) fn fit(before: &Records, after: &Records) -> Result<(), CommandError> {
+    let had = of_nodes(before);
+    let large = of_nodes(after).into_iter().find(|(node, bytes)| {
+        let had = had.get(node).copied().unwrap_or_default();
+        *bytes > OF_NODE_LIMIT && *bytes > had
+    });
     large.map_or(Ok(()), |(node, bytes)| {
         Err(CommandError::SecretsTooLarge {
             node: node.clone(),
@@ -136,4 +134,14 @@ pub(crate) fn fit(records: &Records) -> Result<(), CommandError> {
             limit: OF_NODE_LIMIT,
         })
     })
+}
+
+/// Bytes of sealed secrets each node is told.
+fn of_nodes(records: &Records) -> BTreeMap<&NodeName, usize> {
+    let mut of_node: BTreeMap<&NodeName, usize> = BTreeMap::new();
+    for (instance, record) in &records.instances {
+        let bytes = record.secrets.values().map(|it| it.sealed.0.len());
+        *of_node.entry(&instance.node).or_default() += bytes.sum::<usize>();
+    }
+    of_node
 }

@@ -169,27 +169,60 @@ fn secrets_outlive_the_controller_and_what_does_not_open_changes_nothing() {
     assert_eq!(rig.core.records().secrets, records);
 }
 
-#[test]
-fn a_node_is_not_told_more_than_one_message_holds() {
-    let mut rig = mesh();
+/// Module `x` with more secrets than a node may be told, all of them set.
+fn too_much(rig: &mut Rig) -> Declared {
     let mut many = needing();
     let names: Vec<SecretName> = (0..64).map(|n| named(&format!("S{n}"))).collect();
     let x = many.modules.get_mut(&named("x")).unwrap();
     x.secrets = names.iter().cloned().collect();
-    for name in &names {
-        let sealed = Sealed([b"sealed ".to_vec(), vec![b'x'; 10_000]].concat());
-        ok(
-            &mut rig,
-            Command::SetSecret {
-                secret: name.clone(),
-                sealed,
-            },
-        );
+    for name in names {
+        ok(rig, large(name, 10_000));
     }
+    many
+}
+
+fn large(secret: SecretName, bytes: usize) -> Command {
+    let sealed = Sealed([b"sealed ".to_vec(), vec![b'x'; bytes]].concat());
+    Command::SetSecret { secret, sealed }
+}
+
+#[test]
+fn a_node_is_not_told_more_than_one_message_holds() {
+    let mut rig = mesh();
+    let many = too_much(&mut rig);
     let refused = rig.command(apply(many)).unwrap().unwrap_err();
     let said = refused.to_string();
     assert!(
         said.contains("the secrets of the modules on node a have "),
         "{said}"
     );
+}
+
+#[test]
+fn a_node_that_comes_to_too_much_stands_in_no_other_commands_way() {
+    let mut rig = Rig::new();
+    rig.join("b", 'B');
+    let many = too_much(&mut rig);
+    // Nobody has it yet.
+    ok(&mut rig, apply(many.clone()));
+    rig.join("a", 'A');
+    let label = Command::Label {
+        node: named("b"),
+        labels: [].into(),
+    };
+    ok(&mut rig, label);
+    ok(&mut rig, apply(many));
+    // Shorter is a way out, longer is none.
+    let refused = rig
+        .command(large(named("S1"), 11_000))
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        matches!(refused, CommandError::SecretsTooLarge { .. }),
+        "{refused}"
+    );
+    for n in 0..64 {
+        ok(&mut rig, large(named(&format!("S{n}")), 5_000));
+    }
+    ok(&mut rig, large(named("S1"), 11_000));
 }
