@@ -97,10 +97,15 @@ pub fn declared_as(one: &Workload, other: &Workload) -> bool {
 
 /// What comes back when `bad`, which took the place of `good`, is bad; nothing when that would be the same again.
 ///
-/// It comes back as who the instance is now: credential and secrets lie in files, and those are today's.
+/// It comes back as who the instance is now: the credential lies in a file, and that is today's. So do its secrets; one
+/// that `bad` does not name is as it was.
 pub fn fallback(good: &Workload, bad: &Workload) -> Option<Workload> {
+    let secrets = good.secrets.iter().map(|(name, then)| {
+        let today = bad.secrets.get(name).unwrap_or(then);
+        (name.clone(), today.clone())
+    });
     let back = Workload {
-        secrets: bad.secrets.clone(),
+        secrets: secrets.collect(),
         pull_secret: bad.pull_secret.clone(),
         key: bad.key.clone(),
         credential: bad.credential.clone(),
@@ -391,6 +396,38 @@ mod tests {
             ..good.clone()
         };
         assert_eq!(fallback(&good, &bad), None);
+    }
+
+    #[test]
+    fn what_comes_back_has_the_secrets_it_had_each_as_it_is_today() {
+        let with = |release, secrets: &[(&str, u64)]| {
+            let handed = |(name, version): &(&str, u64)| {
+                let sealed = Sealed(vec![]);
+                let handed = mesh_model::HandedSecret {
+                    version: *version,
+                    sealed,
+                };
+                (name.parse().unwrap(), handed)
+            };
+            Workload {
+                secrets: secrets.iter().map(handed).collect(),
+                ..workload("a", release, &[])
+            }
+        };
+        let good = with(1, &[("A", 1), ("B", 1)]);
+        for (bad, back) in [
+            (with(2, &[]), Some(good.clone())),
+            (
+                with(2, &[("B", 2), ("C", 1)]),
+                Some(with(1, &[("A", 1), ("B", 2)])),
+            ),
+            // That it lost one may be all that is wrong with it.
+            (with(1, &[("B", 1)]), Some(good.clone())),
+            // With today's value it would be the same again.
+            (with(1, &[("A", 2), ("B", 1)]), None),
+        ] {
+            assert_eq!(fallback(&good, &bad), back);
+        }
     }
 
     #[test]
