@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use live_tests::binaries::{Said, Site};
+use live_tests::binaries::Site;
 use live_tests::eventually;
 use serde_json::Value;
 

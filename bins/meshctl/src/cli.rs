@@ -316,7 +316,7 @@ pub(crate) enum SeatVerb {
     Handover {
         /// The seat.
         seat: SeatName,
-        /// The module it goes to, which lists it under can_hold.
+        /// The module it goes to, which lists it under `can_hold`.
         #[arg(long, value_name = "MODULE")]
         to: ModuleName,
     },
@@ -362,7 +362,7 @@ pub(crate) enum SecretVerb {
 /// Set a secret.
 #[derive(Debug, Args)]
 pub(crate) struct SecretSet {
-    /// What it is called, as a manifest lists it under `secrets`: SMTP_PASSWORD.
+    /// What it is called, as a manifest lists it under `secrets`: `SMTP_PASSWORD`.
     pub(crate) secret: SecretName,
     /// Read the value from this file, and not from standard input.
     #[arg(long, value_name = "FILE")]

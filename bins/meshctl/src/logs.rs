@@ -56,14 +56,13 @@ async fn print(cli: &Cli, reader: &mut LogReader) -> anyhow::Result<ExitCode> {
         }
         match record {
             LogRecord::Nodes { nodes } => shown.of(nodes.len()),
-            LogRecord::Line { .. } => {}
             LogRecord::Dropped { node, lines } => out::note(&format!(
                 "meshctl: {lines} lines of node {node} were left out here: they were not read fast enough"
             )),
             LogRecord::Lost { node } => out::note(&format!(
                 "meshctl: some lines of node {node} were lost here on their way"
             )),
-            LogRecord::Ended { error: None, .. } => {}
+            LogRecord::Line { .. } | LogRecord::Ended { error: None, .. } => {}
             LogRecord::Ended {
                 error: Some(error), ..
             } => {

@@ -16,17 +16,14 @@ use crate::table::{ago, table};
 
 /// Sets a secret, and waits until the modules that need it have it.
 pub(crate) async fn set(cli: &Cli, set: &SecretSet) -> anyhow::Result<ExitCode> {
-    let bytes = match &set.file {
-        Some(path) => {
-            let what = || format!("{} cannot be read", path.display());
-            read(File::open(path).with_context(what)?).with_context(what)?
+    let bytes = if let Some(path) = &set.file {
+        let what = || format!("{} cannot be read", path.display());
+        read(File::open(path).with_context(what)?).with_context(what)?
+    } else {
+        if std::io::stdin().is_terminal() {
+            out::note("the value, and then Ctrl-D; what you type is seen on this terminal:");
         }
-        None => {
-            if std::io::stdin().is_terminal() {
-                out::note("the value, and then Ctrl-D; what you type is seen on this terminal:");
-            }
-            read(std::io::stdin().lock()).context("standard input cannot be read")?
-        }
+        read(std::io::stdin().lock()).context("standard input cannot be read")?
     };
     let (value, said) = value_of(bytes, set.raw)?;
     let secret = &set.secret;

@@ -121,13 +121,13 @@ impl Desk {
     ) -> anyhow::Result<()> {
         self.terms.begins(to, now()?);
         let verb = if from.is_some() {
-            ["seat", "handover", "desk", "--to", to]
+            vec!["seat", "handover", "desk", "--to", to]
         } else {
-            ["seat", "assign", "desk", to, "--no-color"]
+            vec!["seat", "assign", "desk", to]
         };
         let mut command = tokio::process::Command::from(self.site.command("meshctl")?);
         command.arg("--state-dir").arg(self.site.state_dir());
-        command.args(verb).kill_on_drop(true);
+        command.args(&verb).kill_on_drop(true);
         let mut running = command.stdout(std::process::Stdio::null()).spawn()?;
         let ended = loop {
             tokio::select! {

@@ -32,9 +32,7 @@ impl Verb {
             Self::Apply(_)
             | Self::Status
             | Self::Node(_)
-            | Self::Module(
-                ModuleVerb::Ls | ModuleVerb::Inspect { .. } | ModuleVerb::Rotate(_),
-            )
+            | Self::Module(ModuleVerb::Ls | ModuleVerb::Inspect { .. } | ModuleVerb::Rotate(_))
             | Self::Seat(_)
             | Self::Token(_)
             | Self::Secret(_)

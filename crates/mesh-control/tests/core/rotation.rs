@@ -73,14 +73,14 @@ fn a_credential_is_replaced_before_it_is_old_and_the_one_before_stays_good() {
     assert!(before.runs_as(&after), "nothing is started again for it");
     assert!(!after.runs_as(&before));
     // A module that says nothing of keys, or names another, has not taken it.
-    for key in [None, Some(first.clone()), Some(user('q'))] {
+    for key in [None, Some(first), Some(user('q'))] {
         announces(&mut rig, key);
         rig.pass(2_000);
         assert_eq!(known(&rig).len(), 2);
     }
 
     announces(&mut rig, Some(second.clone()));
-    assert_eq!(known(&rig), [second.clone()]);
+    assert_eq!(known(&rig), std::slice::from_ref(&second));
     assert_eq!(told(&rig), &after, "the node is told nothing for it");
     rig.pass(2 * DAY);
     assert_eq!((record(&rig).key.clone(), told(&rig)), (second, &after));
@@ -116,7 +116,7 @@ fn a_controller_that_is_started_anew_goes_on_where_it_was() {
     let mut rig = rig.restart(Start::Continued);
     assert_eq!(life(&rig), &life_before);
     announces(&mut rig, Some(second.clone()));
-    assert_eq!(known(&rig), [second.clone()]);
+    assert_eq!(known(&rig), std::slice::from_ref(&second));
     // What was taken stays taken, also where nobody announces it again.
     let after = told(&rig).clone();
     let mut rig = rig.restart(Start::Continued);

@@ -140,16 +140,19 @@ fn apply(edit: Edit, here: &mut Records, there: &Records, pick: Index, other: In
                 rotates(record, user_key(["one", "old"][other.index(2)]));
             }
         }
-        Edit::KeyCollides => {
-            let has = match pick.index(3) {
-                0 => one(&mut here.nodes, pick).map(|record| &mut record.key),
-                1 => one(&mut here.instances, pick).map(|record| &mut record.key),
-                _ => one(&mut here.tokens, pick).map(|record| &mut record.key),
-            };
-            if let Some(has) = has {
-                *has = user_key(["one", "two"][other.index(2)]);
-            }
-        }
+        Edit::KeyCollides => collides(here, pick, other),
+    }
+}
+
+/// Somebody has a key that somebody else may have as well.
+fn collides(here: &mut Records, pick: Index, other: Index) {
+    let has = match pick.index(3) {
+        0 => one(&mut here.nodes, pick).map(|record| &mut record.key),
+        1 => one(&mut here.instances, pick).map(|record| &mut record.key),
+        _ => one(&mut here.tokens, pick).map(|record| &mut record.key),
+    };
+    if let Some(has) = has {
+        *has = user_key(["one", "two"][other.index(2)]);
     }
 }
 
