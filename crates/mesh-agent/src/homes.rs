@@ -413,7 +413,7 @@ impl<N: NodeBus> Sides<N> {
     fn link_said<R>(&mut self) -> Option<NodeEvent<R>> {
         let ear = self.ear();
         let now = match ear.link()? {
-            Link::Up => (Link::Up, ear.id),
+            Link::Up | Link::Without(_) => (Link::Up, ear.id),
             Link::Down => (Link::Down, 0),
         };
         (self.said.replace(now) != Some(now)).then_some(NodeEvent::Link(now.0))

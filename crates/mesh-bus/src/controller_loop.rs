@@ -204,8 +204,12 @@ where
                     }
                 }
                 Ok(()) = link.changed() => {
-                    let up = *link.borrow_and_update() == Link::Up;
-                    let effects = self.core.handle_link(up, (self.clock)());
+                    let (link, now) = (*link.borrow_and_update(), (self.clock)());
+                    let effects = match link {
+                        Link::Up => self.core.handle_link(true, now),
+                        Link::Without(away) => self.core.handle_link_without(away, now),
+                        Link::Down => self.core.handle_link(false, now),
+                    };
                     self.carry_out(effects)?;
                 }
                 what = &mut disturbed => {

@@ -11,7 +11,7 @@ use mesh_control::{MessageKey, NodeSettlement, Settlement};
 use mesh_derive::proof::Act;
 use mesh_derive::{Plan, subject};
 use mesh_model::{
-    BusFacts, Declaration, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject,
+    BusFacts, BusKind, Declaration, EventName, NodeName, SeatName, StreamName, StreamSpec, Subject,
 };
 use tokio::sync::watch;
 
@@ -99,6 +99,8 @@ impl BusError {
 pub enum Link {
     /// It can.
     Up,
+    /// Of two it is one that cannot, and is tried again for ever.
+    Without(BusKind),
     /// It cannot, and is tried again for ever.
     Down,
 }

@@ -142,7 +142,7 @@ fn say_again(from: BusKind, to: &Subject, when: Duration, error: &BusError) {
     }
 }
 
-/// Says that the bus can be reached while either can; and again when one that could not can.
+/// Says which of both can be reached; and again when one that could not can.
 pub(super) async fn links(
     mut nats: watch::Receiver<Link>,
     mut amqp: watch::Receiver<Link>,
@@ -150,8 +150,12 @@ pub(super) async fn links(
 ) {
     loop {
         let (one, other) = (*nats.borrow_and_update(), *amqp.borrow_and_update());
-        let up = one == Link::Up || other == Link::Up;
-        both.send_replace(if up { Link::Up } else { Link::Down });
+        both.send_replace(match (one == Link::Up, other == Link::Up) {
+            (true, true) => Link::Up,
+            (true, false) => Link::Without(BusKind::Amqp),
+            (false, true) => Link::Without(BusKind::Nats),
+            (false, false) => Link::Down,
+        });
         let changed = tokio::select! {
             changed = nats.changed() => changed,
             changed = amqp.changed() => changed,

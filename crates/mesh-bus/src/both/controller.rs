@@ -123,7 +123,7 @@ where
         self.nats.facts()
     }
 
-    /// Up while either can be reached, and said again when one can be that could not.
+    /// Which of both can be reached, said again when one can be that could not.
     fn link(&self) -> watch::Receiver<Link> {
         self.link.subscribe()
     }

@@ -1,11 +1,11 @@
 //! A seat whose holder is lost goes to another module that can hold it, where that was asked for.
 //!
-//! A node is lost that was not heard for a while in which it could have been: while the bus is away, or this process was
-//! stopped, nobody is heard, and that says nothing about anybody.
+//! A node is lost that was not heard for a while in which it could have been: while its bus is away, or this process was
+//! stopped, nobody there is heard, and that says nothing about anybody.
 
 use std::collections::BTreeMap;
 
-use mesh_model::{Assigner, ModuleName, NodeName, SeatName, SeatRecord, Timestamp};
+use mesh_model::{Assigner, BusKind, ModuleName, NodeName, SeatName, SeatRecord, Timestamp};
 
 use super::Controller;
 use super::lane::{Origin, Request, audit};
@@ -17,8 +17,10 @@ use crate::status::LOST_AFTER;
 /// Since when whom nobody hears.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Since when it is listened without a gap.
-    listening: Timestamp,
+    /// Since when each bus is listened to without a gap.
+    listening: BTreeMap<BusKind, Timestamp>,
+    /// Of two buses, the one that cannot be reached.
+    away: Option<BusKind>,
     /// When time was last said to have passed.
     looked: Timestamp,
     /// Holders of whose nodes none is heard any more, and since when that is so.
@@ -36,15 +38,32 @@ struct Gone {
 impl Watch {
     pub(super) fn begin(now: Timestamp) -> Self {
         Self {
-            listening: now,
+            listening: BusKind::ALL.map(|bus| (bus, now)).into(),
+            away: None,
             looked: now,
             gone: BTreeMap::new(),
         }
     }
 
-    /// The bus was reached, or was reached again.
-    pub(super) fn listens_since(&mut self, now: Timestamp) {
-        self.listening = now;
+    /// The bus, or of two all but this one, was reached, or was reached again. Said once more what was said before, one
+    /// was away in between, and nobody knows which.
+    pub(super) fn listens(&mut self, was_up: bool, away: Option<BusKind>, now: Timestamp) {
+        for bus in BusKind::ALL {
+            let again = !was_up || self.away == away || self.away == Some(bus);
+            if again && away != Some(bus) {
+                self.listening.insert(bus, now);
+            }
+        }
+        self.away = away;
+    }
+
+    /// Since when a node on these buses could have been heard; nothing while it cannot be.
+    fn could_hear(&self, buses: impl Iterator<Item = BusKind> + Clone) -> Option<Timestamp> {
+        if buses.clone().any(|bus| self.away == Some(bus)) {
+            return None;
+        }
+        let since = buses.filter_map(|bus| self.listening.get(&bus));
+        Some(since.max().copied().unwrap_or_default())
     }
 }
 
@@ -52,7 +71,7 @@ impl<M: Mint> Controller<M> {
     /// Seats whose holders were lost for as long as they may be are given to others.
     pub(super) fn look_at_seats(&mut self, now: Timestamp) {
         if now.since(self.watch.looked) >= STOPPED_FOR {
-            self.watch.listening = now;
+            self.watch.listens(false, self.watch.away, now);
         }
         self.watch.looked = now;
         if !self.link {
@@ -106,8 +125,14 @@ impl<M: Mint> Controller<M> {
     /// Whether a node was not heard for so long that it is taken for lost.
     fn is_lost(&self, node: &NodeName, now: Timestamp) -> bool {
         let heard = self.presence.get(node).map(|presence| presence.heard);
-        let since = heard.unwrap_or_default().max(self.watch.listening);
-        now.since(since) >= LOST_AFTER
+        let record = self.records.nodes.get(node);
+        let buses = BusKind::ALL.into_iter().filter(|bus| {
+            record.is_none_or(|record| record.bus == *bus || record.moving.is_some())
+        });
+        let Some(listening) = self.watch.could_hear(buses) else {
+            return false;
+        };
+        now.since(heard.unwrap_or_default().max(listening)) >= LOST_AFTER
     }
 
     /// Whether a node was heard lately.

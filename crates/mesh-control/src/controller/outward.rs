@@ -64,9 +64,18 @@ impl<M: Mint> Controller<M> {
     /// The bus was reached, or was lost. While it is lost nothing is said to it; it is taken to be there at first. Told
     /// again that it is reached: of two, the one that was away is.
     pub fn handle_link(&mut self, up: bool, now: Timestamp) -> Vec<Effect> {
+        self.linked(up, None, now)
+    }
+
+    /// Of two buses this one was lost, and the other is reached.
+    pub fn handle_link_without(&mut self, away: BusKind, now: Timestamp) -> Vec<Effect> {
+        self.linked(true, Some(away), now)
+    }
+
+    fn linked(&mut self, up: bool, away: Option<BusKind>, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         if up {
-            self.watch.listens_since(now);
+            self.watch.listens(self.link, away, now);
             self.assertion.backoff.retry_now();
             for undeclared in self.undeclared.values_mut() {
                 undeclared.backoff.retry_now();

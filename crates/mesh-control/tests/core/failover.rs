@@ -1,7 +1,7 @@
 //! Seats whose holders are lost.
 
 use mesh_control::{Command, Effect, Fact, HeldBy, Note, SeatStatus, Start};
-use mesh_model::{Assigner, Declared, SeatRecord};
+use mesh_model::{Assigner, BusKind, Declared, SeatRecord};
 
 use crate::rig::*;
 
@@ -231,6 +231,76 @@ fn whoever_does_not_listen_takes_nobody_for_lost() {
     assert_eq!(seat(&rig).trouble, None);
     lasts(&mut rig, GRACE + 1, &["a", "c"]);
     assert_eq!(holder(&rig).as_deref(), Some("y"), "lost before it began");
+}
+
+/// A mesh on both buses: `b`, where the seat is worked, on RabbitMQ, and the others on NATS.
+fn mesh_on_both() -> Rig {
+    let mut rig = Rig::on_both();
+    for (node, key, bus) in [
+        ("a", 'A', BusKind::Nats),
+        ("b", 'B', BusKind::Amqp),
+        ("c", 'C', BusKind::Nats),
+    ] {
+        let token = format!("of-{node}");
+        rig.create_token(&token, |token| token.bus = bus);
+        let request = rig.request(&token, Some(node), key);
+        rig.hear_on(bus, request);
+        assert_eq!(rig.core.records().nodes[&named(node)].bus, bus);
+    }
+    rig.command(apply(with_grace(Some(GRACE))))
+        .unwrap()
+        .unwrap();
+    for node in ["a", "b", "c"] {
+        let _said = rig.beat(rig.heartbeat(node, 0));
+    }
+    rig.said.clear();
+    rig
+}
+
+#[test]
+fn whose_bus_is_away_is_not_taken_for_lost_and_who_is_on_the_other_is() {
+    let without = |rig: &mut Rig, bus| {
+        let effects = rig.core.handle_link_without(bus, rig.time());
+        rig.carry_out(effects);
+    };
+    let back = |rig: &mut Rig| {
+        let effects = rig.core.handle_link(true, rig.time());
+        rig.carry_out(effects);
+    };
+    let mut rig = mesh_on_both();
+    without(&mut rig, BusKind::Amqp);
+    lasts(&mut rig, LOST + GRACE + 60, &["a", "c"]);
+    assert_eq!(
+        (holder(&rig).as_deref(), seat(&rig).trouble),
+        (Some("x"), None)
+    );
+    back(&mut rig);
+    lasts(&mut rig, LOST - 1, &["a", "c"]);
+    assert_eq!(seat(&rig).trouble, None, "it has just been listened again");
+    lasts(&mut rig, GRACE + 2, &["a", "c"]);
+    assert_eq!(holder(&rig).as_deref(), Some("y"));
+
+    // An outage of the other bus is none of its.
+    let mut rig = mesh_on_both();
+    lasts(&mut rig, LOST - 10, &["a", "c"]);
+    without(&mut rig, BusKind::Nats);
+    lasts(&mut rig, 20, &[]);
+    back(&mut rig);
+    lasts(&mut rig, GRACE - 8, &["a", "c"]);
+    assert_eq!(holder(&rig).as_deref(), Some("y"));
+
+    // One after the other, and both at once.
+    let mut rig = mesh_on_both();
+    for _ in 0..6 {
+        without(&mut rig, BusKind::Amqp);
+        lasts(&mut rig, LOST, &["a", "c"]);
+        without(&mut rig, BusKind::Nats);
+        lasts(&mut rig, LOST - 5, &[]);
+        let effects = rig.core.handle_link(false, rig.time());
+        rig.carry_out(effects);
+        lasts(&mut rig, LOST, &[]);
+    }
+    assert_eq!(holder(&rig).as_deref(), Some("x"));
 }
 
 #[test]
