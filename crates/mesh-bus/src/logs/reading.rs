@@ -60,16 +60,19 @@ struct Incoming {
     given: u64,
     waiting: VecDeque<Read>,
     waiting_cost: u64,
+    /// The node knows nothing of it any more.
+    over: bool,
 }
 
 impl Incoming {
-    fn new(waiting: VecDeque<Read>, waiting_cost: u64) -> Self {
+    fn new() -> Self {
         Self {
             number: 0,
             cost: 0,
             given: ROOM,
-            waiting,
-            waiting_cost,
+            waiting: VecDeque::new(),
+            waiting_cost: 0,
+            over: false,
         }
     }
 
@@ -118,7 +121,7 @@ impl Incoming {
 
     /// Whether it is worth telling.
     fn has_more_room(&self) -> bool {
-        self.room() >= self.given.saturating_add(ROOM / 2)
+        !self.over && self.room() >= self.given.saturating_add(ROOM / 2)
     }
 }
 
@@ -138,13 +141,14 @@ pub(super) struct Job<B> {
 
 impl<B: ControllerBus> Job<B> {
     pub(super) async fn run(mut self) {
-        let mut incoming = Incoming::new(VecDeque::new(), 0);
+        let mut incoming = Incoming::new();
         if let Err(error) = self.begin(self.tail).await {
             incoming.waiting.push_back(Read::End(ReadEnd::Bus(error)));
         }
         let (out, mut stopping) = (self.out.clone(), self.stopping.clone());
         let mut heard = None;
         let mut silent = Instant::now() + ANSWERED_WITHIN;
+        let mut begun = Instant::now();
         let mut renewed = interval_at(Instant::now() + RENEWED_EACH, RENEWED_EACH);
         renewed.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -163,21 +167,22 @@ impl<B: ControllerBus> Job<B> {
                         self.give(&mut incoming).await;
                     }
                 }
+                // Begun anew it is given room anew, so not before what waits is read, nor time and again.
+                () = sleep_until(begun + RENEWED_EACH), if incoming.over && incoming.waiting.is_empty() => {
+                    self.again(&mut incoming).await;
+                    begun = Instant::now();
+                    (heard, silent) = (None, begun + ANSWERED_WITHIN);
+                    renewed.reset();
+                }
                 Some(part) = self.place.parts.recv(), if !ended => {
-                    let now = Instant::now();
-                    heard = Some(now);
-                    silent = now + SILENT_AFTER;
-                    if part.end == Some(LogEnd::Unknown) && self.follow {
-                        self.again(&mut incoming).await;
-                    } else {
-                        if self.place.missed() {
-                            incoming.lose();
-                        }
-                        incoming.take(part);
+                    if !incoming.over {
+                        let now = Instant::now();
+                        (heard, silent) = (Some(now), now + SILENT_AFTER);
+                        self.hear(&mut incoming, part);
                     }
                 }
-                _ = renewed.tick(), if !ended => self.give(&mut incoming).await,
-                () = sleep_until(silent), if !ended => {
+                _ = renewed.tick(), if !ended && !incoming.over => self.give(&mut incoming).await,
+                () = sleep_until(silent), if !ended && !incoming.over => {
                     let end = heard.map_or(ReadEnd::NoAnswer, |_| ReadEnd::Silent);
                     incoming.waiting.push_back(Read::End(end));
                     self.ask(Asked::Enough).await;
@@ -200,13 +205,23 @@ impl<B: ControllerBus> Job<B> {
         self.asked_for(what).await
     }
 
+    fn hear(&self, incoming: &mut Incoming, part: LogPart) {
+        if part.end == Some(LogEnd::Unknown) && self.follow {
+            // What is written until it is begun anew is not read.
+            incoming.lose();
+            incoming.over = true;
+            return;
+        }
+        if self.place.missed() {
+            incoming.lose();
+        }
+        incoming.take(part);
+    }
+
     /// The node knows nothing of it any more, so it is begun anew with what is written from now on.
     async fn again(&mut self, incoming: &mut Incoming) {
         self.place = self.desk.place(&self.node);
-        let waiting = std::mem::take(&mut incoming.waiting);
-        *incoming = Incoming::new(waiting, incoming.waiting_cost);
-        // What waits already takes of the room: it is as if the node had said it.
-        incoming.lose();
+        *incoming = Incoming::new();
         if let Err(error) = self.begin(0).await {
             incoming.waiting.push_back(Read::End(ReadEnd::Bus(error)));
         }
@@ -265,13 +280,9 @@ mod tests {
         }
     }
 
-    fn incoming() -> Incoming {
-        Incoming::new(VecDeque::new(), 0)
-    }
-
     #[test]
     fn what_came_before_is_nothing_new_and_what_is_missing_is_said_once() {
-        let mut incoming = incoming();
+        let mut incoming = Incoming::new();
         for (number, cost) in [(1, 17), (1, 17), (4, 68), (5, 85)] {
             incoming.take(part(number, cost, vec![line(1)]));
         }
@@ -283,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_node_that_says_more_than_it_may_is_not_listened_to() {
-        let mut incoming = incoming();
+        let mut incoming = Incoming::new();
         for hostile in [
             part(1, ROOM + 1, vec![line(1)]),
             part(1, 0, vec![line(1)]),
@@ -303,7 +314,7 @@ mod tests {
 
     #[test]
     fn room_is_given_as_it_is_read() {
-        let mut incoming = incoming();
+        let mut incoming = Incoming::new();
         let cost = line(10_000).cost();
         for number in 1..=20 {
             incoming.take(part(number, cost * number, vec![line(10_000)]));

@@ -7,6 +7,8 @@ mod claims;
 #[cfg(test)]
 mod hand;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod long;
 #[cfg(test)]
 mod loops;
