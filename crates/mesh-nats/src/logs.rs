@@ -81,15 +81,16 @@ impl Logs {
                     Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
                 },
                 () = self.again.notified() => self.subscribe(connection, said).await,
-                message = said.next() => match message {
-                    Some(message) => if let Ok(subject) = Subject::new(message.subject.as_str()) {
-                        return (subject, message.payload.to_vec());
-                    },
-                    None => {
+                message = said.next() => {
+                    let Some(message) = message else {
                         sleep(AGAIN).await;
                         self.subscribe(connection, said).await;
+                        continue;
+                    };
+                    if let Ok(subject) = Subject::new(message.subject.as_str()) {
+                        return (subject, message.payload.to_vec());
                     }
-                },
+                }
             }
         }
     }
