@@ -114,13 +114,30 @@ impl Status {
     }
 }
 
-/// As much of the runtime's record of an instance as is shown; the rest is the runtime's own.
+/// As much of the runtime's record of an instance as is shown, in every version that was ever written; the rest is the
+/// runtime's own. One of a later version is not guessed at.
 #[derive(Deserialize)]
-struct Record {
+#[serde(tag = "version")]
+enum Record {
+    #[serde(rename = "1")]
+    V1 {
+        module: ModuleName,
+        release: String,
+        restarts: u32,
+        phase: RecordPhase,
+    },
+    #[serde(rename = "2")]
+    V2 {
+        workload: RecordWorkload,
+        restarts: u32,
+        phase: RecordPhase,
+    },
+}
+
+#[derive(Deserialize)]
+struct RecordWorkload {
     module: ModuleName,
     release: String,
-    restarts: u32,
-    phase: RecordPhase,
 }
 
 #[derive(Deserialize)]
@@ -155,11 +172,24 @@ fn modules(dir: &Path) -> io::Result<Vec<ModuleStatus>> {
 
 impl Record {
     fn into_status(self, boot: &str) -> ModuleStatus {
+        let (workload, restarts, phase) = match self {
+            Self::V1 {
+                module,
+                release,
+                restarts,
+                phase,
+            } => (RecordWorkload { module, release }, restarts, phase),
+            Self::V2 {
+                workload,
+                restarts,
+                phase,
+            } => (workload, restarts, phase),
+        };
         ModuleStatus {
-            module: self.module,
-            release: self.release,
-            restarts: self.restarts,
-            phase: match self.phase {
+            module: workload.module,
+            release: workload.release,
+            restarts,
+            phase: match phase {
                 RecordPhase::Starting {} => Phase::Starting,
                 // A number is used again; a number and when it began are not.
                 RecordPhase::Running {
@@ -230,6 +260,35 @@ mod tests {
         assert!(!status.running && status.modules.is_empty());
         assert_eq!((status.moved, status.offered), (None, None));
         assert_eq!(status.remembered, Remembered::default());
+    }
+
+    /// As the runtime keeps a sample of each version.
+    #[test]
+    fn every_version_of_a_record_is_read_and_what_is_none_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |of: &str, text: &str| {
+            let of = dir.path().join(of);
+            fs::create_dir(&of).unwrap();
+            fs::write(of.join("state.json"), text).unwrap();
+        };
+        let (one, two) = (
+            include_str!("../../mesh-runtime/src/record/v1.json"),
+            include_str!("../../mesh-runtime/src/record/v2.json"),
+        );
+        place("a", one);
+        place("b", two);
+        place("later", &two.replace(r#""version": "2""#, r#""version": "3""#));
+        place("unmarked", &one.replace(r#""version": "1","#, ""));
+        place("mixed", &one.replace(r#""version": "1""#, r#""version": "2""#));
+        let seen = modules(dir.path()).unwrap();
+        let mailer = ModuleStatus {
+            module: "mailer".parse().unwrap(),
+            release: "1.4.0".to_owned(),
+            // Its process is of another run of the kernel.
+            phase: Phase::Gone,
+            restarts: 2,
+        };
+        assert_eq!(seen, [mailer.clone(), mailer]);
     }
 
     /// Against the runtime itself, whose records these are.
