@@ -158,9 +158,12 @@ impl Container {
         }
     }
 
-    /// Whether two copies of it can run at once on one host: a second must not be refused what the first has.
+    /// Whether two copies of it can run at once on one host: a second must not be refused what the first has, nor write
+    /// where the first writes.
     pub fn fits_twice(&self) -> bool {
-        self.ports.is_empty() && self.network == Network::Bridge
+        self.ports.is_empty()
+            && self.network == Network::Bridge
+            && self.volumes.iter().all(|volume| volume.read_only)
     }
 }
 
@@ -540,8 +543,19 @@ mod tests {
         };
         let hosted = Container {
             network: Network::Host,
-            ..plain
+            ..plain.clone()
         };
         assert!(!ported.fits_twice() && !hosted.fits_twice());
+        for (volumes, fits) in [
+            (&["/srv/files:/files:ro"] as &[&str], true),
+            (&["/srv/files:/files:ro", "data:/var/lib/data"], false),
+            (&["/srv/files:/files"], false),
+        ] {
+            let mounted = Container {
+                volumes: volumes.iter().map(|it| it.parse().unwrap()).collect(),
+                ..plain.clone()
+            };
+            assert_eq!(mounted.fits_twice(), fits, "{volumes:?}");
+        }
     }
 }
