@@ -15,17 +15,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mesh_model::{ModuleName, Timestamp};
+use mesh_model::{ModuleName, ModuleReport, ModuleState, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use crate::board::Board;
+use crate::board::{Board, idle};
+use crate::ended::came_to_its_end;
 use crate::gate::Gate;
 use crate::{Desired, Doing, Logs, Pace, RuntimeError, States, Tail};
 use choice::Chosen;
-use engine::Engine;
+use engine::{Engine, State};
 use keeper::{Goal, Keeper};
 
 pub use choice::EngineChoice;
@@ -159,6 +160,36 @@ impl ContainerRuntime {
         waited.map(drop).map_err(|_| RuntimeError::Closed)
     }
 
+    /// Looks once for what an earlier agent left, and says that it is there: a module that is another kind by now waits for
+    /// it to be gone. To be called before the first order; an engine that does not answer holds up nothing for long.
+    pub(crate) async fn find(&self) {
+        let Shared {
+            engine,
+            owner,
+            board,
+            ..
+        } = &*self.shared;
+        let Ok(Ok(seen)) = timeout(FIRST_LOOK, engine.list(owner, None)).await else {
+            return;
+        };
+        for one in seen {
+            let Some(module) = one.module.and_then(|it| it.parse().ok()) else {
+                continue;
+            };
+            let state = match one.state {
+                State::Running => ModuleState::Running,
+                State::Ended(_) => ModuleState::Ended,
+                State::Created | State::Paused | State::Leaving => ModuleState::Starting,
+            };
+            let release = one.workload.map(|it| it.release).unwrap_or_default();
+            let report = ModuleReport {
+                pid: one.pid,
+                ..idle(&release, state)
+            };
+            board.set(&module, report);
+        }
+    }
+
     pub(crate) fn states(&self) -> States {
         self.shared.board.states()
     }
@@ -232,6 +263,10 @@ impl Keepers {
                         Ok(()) => break,
                         Err(_) => return,
                     },
+                    Some(ended) = self.tasks.join_next() => {
+                        came_to_its_end(ended);
+                        continue;
+                    }
                     () = sleep(next) => {}
                 }
                 looked = self.reap(order.number).await;
@@ -266,10 +301,15 @@ impl Keepers {
                 return false;
             }
         };
-        for module in seen.into_iter().filter_map(|seen| seen.module) {
-            let Ok(module) = module.parse::<ModuleName>() else {
-                continue;
-            };
+        let seen = seen.into_iter().filter_map(|seen| seen.module);
+        let seen: BTreeSet<ModuleName> = seen.filter_map(|it| it.parse().ok()).collect();
+        // What was found before the first order, and went before anybody looked after it.
+        for module in self.shared.board.states().keys() {
+            if !self.known.contains_key(module) && !seen.contains(module) {
+                self.shared.board.remove(module);
+            }
+        }
+        for module in seen {
             if !self.known.contains_key(&module) {
                 info!(%module, "a container of a module that is not declared is there");
                 self.turn(&module, number, None);
@@ -312,10 +352,14 @@ impl Keepers {
                 || *known.tried.borrow() < goal.number
                 || board.contains_key(module)
         });
-        while self.tasks.try_join_next().is_some() {}
+        while let Some(ended) = self.tasks.try_join_next() {
+            came_to_its_end(ended);
+        }
     }
 }
 
+/// How long the engine has to say what there is, before anything is started.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// How often it is looked for what nobody wants, and how soon when the engine did not answer.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 const LOOK_SOON: Duration = Duration::from_secs(5);

@@ -266,7 +266,7 @@ fn id(path: &Path) -> Result<String, RuntimeError> {
 }
 
 /// Writes a file so that after a crash it has its old content or its new, and its name is on disk.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     let staged = path.with_extension("tmp");
     let mut file = OpenOptions::new()

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use mesh_model::{ModuleName, Workload};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 
 use crate::container::ContainerRuntime;
@@ -34,6 +34,8 @@ struct Kinds {
     processes: ProcessRuntime,
     containers: ContainerRuntime,
     gate: Gate,
+    /// What an earlier agent left was looked for.
+    found: OnceCell<()>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -61,6 +63,7 @@ impl HostRuntime {
             processes,
             containers,
             gate,
+            found: OnceCell::new(),
         });
         let (orders, taken) = watch::channel(Order::default());
         let (tell, done) = watch::channel(Done::default());
@@ -167,6 +170,14 @@ impl Kinds {
 
     /// Gives each kind its part. What is there as the other kind is held back until that is gone.
     async fn carry_out(&self, desired: &[Desired]) -> Result<(), RuntimeError> {
+        // Which processes there are is known; what a process may have been as a container is not, and is never both.
+        let processes = desired.iter().any(|it| !is_container(it));
+        let find = || async {
+            if processes {
+                self.containers.find().await;
+            }
+        };
+        self.found.get_or_init(find).await;
         loop {
             let held = held_back(desired, &self.processes.states(), &self.containers.states());
             let part = |of_containers: bool| -> Vec<Desired> {

@@ -10,6 +10,7 @@ mod board;
 mod container;
 mod desired;
 mod dry_run;
+mod ended;
 mod ending;
 mod error;
 mod found;

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::board;
+use crate::ended::came_to_its_end;
 use crate::found::Found;
 use crate::instance::{Instance, Surroundings, Told, Wanted};
 use crate::{Desired, RuntimeError};
@@ -65,7 +66,17 @@ impl Reconciler {
         mut orders: watch::Receiver<Order>,
         done: watch::Sender<Done>,
     ) {
-        while orders.changed().await.is_ok() {
+        loop {
+            tokio::select! {
+                changed = orders.changed() => match changed {
+                    Ok(()) => {}
+                    Err(_) => return,
+                },
+                Some(ended) = self.tasks.join_next() => {
+                    came_to_its_end(ended);
+                    continue;
+                }
+            }
             let order = orders.borrow_and_update().clone();
             let mut newer = orders.clone();
             let refused = tokio::select! {
@@ -218,6 +229,8 @@ impl Reconciler {
                 wanted.borrow().desired.is_some() || told.borrow().observed.is_some()
             }
         });
-        while self.tasks.try_join_next().is_some() {}
+        while let Some(ended) = self.tasks.try_join_next() {
+            came_to_its_end(ended);
+        }
     }
 }

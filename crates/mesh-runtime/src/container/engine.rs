@@ -5,6 +5,7 @@ mod image;
 mod seen;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -200,8 +201,11 @@ impl Engine {
         }
     }
 
-    /// Whether there is a volume of this name.
-    pub(crate) async fn has_volume(&self, name: &str) -> Result<bool, Fault> {
+    /// The labels of a volume; nothing when there is none of this name.
+    pub(crate) async fn volume(
+        &self,
+        name: &str,
+    ) -> Result<Option<BTreeMap<String, String>>, Fault> {
         let name = name.to_owned();
         let answer = self
             .call("for a volume", |docker| async move {
@@ -209,8 +213,8 @@ impl Engine {
             })
             .await;
         match answer {
-            Ok(_) => Ok(true),
-            Err(Fault::Missing) => Ok(false),
+            Ok(volume) => Ok(Some(volume.labels.into_iter().collect())),
+            Err(Fault::Missing) => Ok(None),
             Err(fault) => Err(fault),
         }
     }

@@ -8,11 +8,11 @@ mod make;
 mod making;
 mod pull;
 mod say;
+mod turn;
 mod watch;
 
 use std::sync::Arc;
 
-use mesh_control::convergence::declared_as;
 use mesh_model::{ModuleName, ModuleReport, ModuleState, Restart, Workload};
 use tokio::sync::watch as channel;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::Shared;
 use super::engine::{Exit, Seen, State};
 use super::fault::Fault;
-use super::notes::Notes;
+use super::notes::{End, Notes};
 use super::sorted::{Sorted, instead};
 use crate::Desired;
 use crate::vitals::Vitals;
@@ -69,12 +69,12 @@ struct Life {
     since: Option<Instant>,
     /// It was started, so that the next start is another.
     started: bool,
-    /// It is to be started however it ended: it was ended here, for another that was bad.
+    /// It is to be started however it ended: it was ended here, since it did not do its work.
     revive: bool,
     /// The container it runs as.
     id: Option<String>,
     /// The last end that was counted.
-    exit: Option<(String, String)>,
+    exit: Option<End>,
     /// Its image was fetched.
     fetched: bool,
     /// The engine was away: what ended meanwhile was ended with it.
@@ -141,7 +141,7 @@ impl Keeper {
     pub(crate) async fn live(mut self) {
         loop {
             let goal = self.goal.borrow_and_update().clone();
-            self.turn_to(&goal);
+            self.turn_to(&goal).await;
             let flow = match Box::pin(self.round(&goal)).await {
                 Ok(flow) => {
                     self.life.away = None;
@@ -163,42 +163,6 @@ impl Keeper {
             if changed.is_err() {
                 return;
             }
-        }
-    }
-
-    /// Takes a goal on. What it is declared otherwise than before begins a new life; what is declared as before goes on.
-    fn turn_to(&mut self, goal: &Goal) {
-        let wanted = goal.desired.as_ref().map(|desired| &desired.workload);
-        let same = match (&self.declared, wanted) {
-            (Some(before), Some(wanted)) => declared_as(before, wanted),
-            (None, None) => true,
-            _ => false,
-        };
-        if !same {
-            let goes_on = self
-                .declared
-                .as_ref()
-                .zip(wanted)
-                .is_some_and(|(before, wanted)| before.runs_as(wanted));
-            self.notes = match wanted {
-                // Asked for its health in another way, and else the same.
-                Some(_) if goes_on => Notes {
-                    rejected: None,
-                    ..std::mem::take(&mut self.notes)
-                },
-                Some(wanted) => Notes::read(&self.shared.dir, wanted),
-                None => Notes::default(),
-            };
-            self.life = Life {
-                id: self.life.id.take(),
-                fetched: self.life.fetched && goes_on,
-                started: self.life.started && goes_on,
-                ..Life::default()
-            };
-        }
-        self.declared = wanted.cloned();
-        if self.life.settled {
-            self.tell_tried(goal.number);
         }
     }
 
@@ -225,7 +189,7 @@ impl Keeper {
         for spare in &sorted.spare {
             self.remove(spare).await?;
         }
-        self.notice_loss(&sorted);
+        self.notice_loss(&sorted).await;
         match sorted.same {
             Some(current) => self.keep(goal, &desired, current, sorted.former).await,
             None => self.make(goal, &desired, sorted.former, &seen).await,
@@ -233,14 +197,14 @@ impl Keeper {
     }
 
     /// Somebody removed the container it ran as.
-    fn notice_loss(&mut self, sorted: &Sorted) {
+    async fn notice_loss(&mut self, sorted: &Sorted) {
         let lost = self.life.id.is_some()
             && sorted.same.is_none()
             && sorted.former.is_none()
             && self.life.vitals.is_some();
         if lost {
             warn!(module = %self.module, "its container was removed by somebody else");
-            self.repaired();
+            self.repaired().await;
             self.life.id = None;
             self.life.vitals = None;
             // It is put back, which is counted already.
@@ -262,7 +226,7 @@ impl Keeper {
             State::Paused => {
                 info!(module = %self.module, container = current.name, "held by somebody else, and let go on");
                 self.shared.engine.unpause(&current.id).await?;
-                self.repaired();
+                self.repaired().await;
                 Ok(Flow::Again)
             }
             State::Created => self.start(goal, desired, &current, former).await,
@@ -282,9 +246,7 @@ impl Keeper {
         if !seen.is_empty() {
             return Ok(Flow::Again);
         }
-        if let Err(error) = Notes::forget(&self.shared.dir, &self.module) {
-            warn!(module = %self.module, %error, "its notes are left on disk");
-        }
+        self.forget_notes();
         self.shared.board.remove(&self.module);
         self.shared.doing(&self.module, None);
         self.life = Life::default();

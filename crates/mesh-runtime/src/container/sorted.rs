@@ -20,7 +20,8 @@ impl Sorted {
     /// Sorts `seen`, the oldest first, for a module that is to be `wanted`.
     ///
     /// Of several that are as wanted the one that is furthest stays: two came to be when an answer was lost. Of several
-    /// others the oldest: what replaces another is younger, and the other goes as soon as it is good.
+    /// others the oldest, where it is older than that one: what replaces another is younger, and the other goes as soon as
+    /// it is good. What is younger was on trial in place of what is wanted again.
     pub(crate) fn of(seen: Vec<Seen>, wanted: &Workload) -> Self {
         let mut sorted = Self::default();
         for one in seen {
@@ -31,8 +32,10 @@ impl Sorted {
                     Some(same) if far(same) >= far(&one) => sorted.spare.push(one),
                     _ => sorted.spare.extend(sorted.same.replace(one)),
                 },
-                Some(_) if sorted.former.is_none() => sorted.former = Some(one),
-                // Nobody can tell what it is, so that it could not come back.
+                Some(_) if sorted.former.is_none() && sorted.same.is_none() => {
+                    sorted.former = Some(one);
+                }
+                // Nobody can tell what it is, so that it could not come back; or it is on trial and not wanted any more.
                 _ => sorted.spare.push(one),
             }
         }
@@ -175,6 +178,19 @@ mod tests {
                     seen("2", Some(release("3")), State::Running),
                 ],
                 (None, Some("1"), vec!["2"]),
+            ),
+            // What was on trial is not wanted any more, and what it was to replace is.
+            (
+                vec![seen("1", new(), ended()), seen("2", old(), State::Running)],
+                (Some("1"), None, vec!["2"]),
+            ),
+            (
+                vec![
+                    seen("1", new(), State::Running),
+                    seen("2", old(), State::Running),
+                    seen("3", Some(release("3")), State::Created),
+                ],
+                (Some("1"), None, vec!["2", "3"]),
             ),
             (
                 vec![

@@ -1,6 +1,6 @@
 //! An engine of a test's own: containers, images and volumes in memory, behind a socket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -56,7 +56,8 @@ pub(crate) enum Part {
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) containers: Vec<Made>,
-    pub(crate) volumes: BTreeSet<String>,
+    /// By name, the labels.
+    pub(crate) volumes: BTreeMap<String, Value>,
     /// By reference, the digest.
     pub(crate) images: BTreeMap<String, String>,
     /// What a registry has: by reference, how it comes and the digest it then has.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mesh_model::{ModuleState, Restart};
 use mesh_runtime::EngineChoice;
+use serde_json::json;
 
 use crate::engine::{Engine, Quirk};
 use crate::host::{ANSWERS, Host, change, sleeper, until, wants};
@@ -195,7 +196,7 @@ async fn case_c_05e272a_a_node_without_an_engine_says_so_and_runs_the_rest() {
 async fn case_c_b03921a_a_container_that_cannot_be_made_leaves_nothing_behind() {
     let engine = Engine::start();
     engine.delivers("shop:1", vec![]);
-    engine.change(|world| world.volumes.insert("kept".to_owned()));
+    engine.change(|world| world.volumes.insert("kept".to_owned(), json!({})));
     let mut bad = wants("m", "1", "shop:1");
     change(&mut bad, |container| {
         container.volumes = ["kept:/kept", "fresh:/fresh", "/missing:/zzz"]
@@ -203,12 +204,26 @@ async fn case_c_b03921a_a_container_that_cannot_be_made_leaves_nothing_behind() 
             .into();
     });
     let host = Host::open(&engine).await;
-    host.apply([bad]).await;
+    host.apply([bad.clone()]).await;
     host.says("m", "a volume cannot be mounted").await;
     host.apply([]).await;
     assert!(engine.of("m").is_empty());
-    let volumes: Vec<_> = engine.world().volumes.iter().cloned().collect();
-    assert_eq!(volumes, ["kept"], "what was there before is somebody's");
+    let volumes = || -> Vec<_> { engine.world().volumes.keys().cloned().collect() };
+    assert_eq!(volumes(), ["kept"], "what was there before is somebody's");
+
+    // Nor what somebody else made while this one was asked for.
+    let late = Quirk::Late(Duration::from_millis(200));
+    engine.quirk("POST", "/containers/create", late, 1);
+    let applied = host.runtime.apply(vec![bad]);
+    let theirs = json!({"mesh.owner": "another", "mesh.module": "m"});
+    let taken = async {
+        until("it is made", || volumes().contains(&"fresh".to_owned())).await;
+        engine.change(|world| world.volumes.insert("fresh".to_owned(), theirs));
+    };
+    let (applied, ()) = tokio::join!(applied, taken);
+    applied.unwrap();
+    host.says("m", "a volume cannot be mounted").await;
+    assert_eq!(volumes(), ["fresh", "kept"]);
 }
 
 /// A removal and a creation race, and the name is in use.

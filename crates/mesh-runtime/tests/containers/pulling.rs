@@ -6,7 +6,7 @@ use mesh_model::{HandedSecret, ModuleState, Sealed};
 use mesh_runtime::PullSecret;
 use serde_json::{Value, json};
 
-use crate::engine::{Engine, Part, digest};
+use crate::engine::{Engine, Part, Quirk, digest};
 use crate::host::{Host, STALL, sleeper, until, wants};
 
 fn said(id: &str, status: &str) -> Part {
@@ -288,4 +288,24 @@ async fn a_pull_gives_way_to_what_is_declared_instead() {
     first.unwrap();
     assert_eq!(host.runs("m").await.release, "2");
     engine.only("m");
+}
+
+#[tokio::test]
+async fn what_is_to_be_replaced_is_not_said_to_run_when_it_does_not() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    let mut once = wants("once", "1", "shop:1");
+    once.workload.restart = mesh_model::Restart::Never;
+    host.apply([wants("m", "1", "shop:1"), once]).await;
+    let refused = Quirk::Refuse(500, "no");
+    engine.quirk("POST", "/start", refused, u32::MAX);
+    let ids = [engine.only("m").id, engine.only("once").id];
+    engine.change(|world| ids.iter().for_each(|id| world.end(id, 0)));
+    host.apply([wants("m", "2", "none:1"), wants("once", "2", "none:1")])
+        .await;
+    let report = host.says("m", "release 1 does not run").await;
+    assert_eq!((report.state, report.pid), (ModuleState::Failed, None));
+    let report = host.says("once", "release 1 stands").await;
+    assert_eq!((report.state, report.pid), (ModuleState::Ended, None));
 }

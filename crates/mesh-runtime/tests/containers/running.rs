@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mesh_model::{ModuleState, Restart};
+use mesh_model::{Health, ModuleState, Probe, Restart};
 use serde_json::json;
 
 use crate::engine::Engine;
@@ -130,6 +130,101 @@ async fn a_module_ends_as_its_restart_says() {
             .await;
         let how = format!("exited with status {code}");
         assert_eq!(report.last_exit.unwrap().how, how);
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_done_only_if_it_was_seen_to_end_by_itself() {
+    let mut engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let wanted = || {
+        let restarts = [("job", Restart::OnFailure), ("once", Restart::Never)];
+        restarts.map(|(module, restart)| {
+            let mut wanted = wants(module, "1", "shop:1");
+            wanted.workload.restart = restart;
+            wanted
+        })
+    };
+    let end = |module: &str| {
+        let id = engine.only(module).id;
+        engine.change(|world| world.end(&id, 0));
+    };
+    let starts = |module: &str| engine.only(module).starts;
+    let host = Host::open(&engine).await;
+    host.apply(wanted()).await;
+    drop(host);
+    // With its host, as far as anybody can tell.
+    end("job");
+    end("once");
+    let host = Host::open(&engine).await;
+    host.apply(wanted()).await;
+    host.until("job", |it| {
+        it.state == ModuleState::Running && it.restarts == 1
+    })
+    .await;
+    host.until("once", |it| it.state == ModuleState::Ended)
+        .await;
+    assert_eq!((starts("job"), starts("once")), (2, 1));
+
+    // Seen, and so it stays, for the next agent, too.
+    end("job");
+    host.until("job", |it| it.state == ModuleState::Ended).await;
+    drop(host);
+    let host = Host::open(&engine).await;
+    host.apply(wanted()).await;
+    host.until("job", |it| it.state == ModuleState::Ended).await;
+    assert_eq!(starts("job"), 2);
+
+    // With its engine.
+    let mut again = wants("again", "1", "shop:1");
+    again.workload.restart = Restart::OnFailure;
+    host.apply([again]).await;
+    host.runs("again").await;
+    let id = engine.only("again").id;
+    engine.away().await;
+    host.says("again", "the container engine is away").await;
+    engine.change(|world| world.end(&id, 0));
+    engine.serve();
+    host.until("again", |it| {
+        it.state == ModuleState::Running && it.restarts == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_that_failed_for_good_stays_failed_for_the_next_agent_too() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    engine.delivers("bad:1", vec![]);
+    engine.change(|world| world.crashes.insert("bad:1".to_owned(), 1));
+    let once = |module: &str, image: &str| {
+        let mut wanted = wants(module, "1", image);
+        wanted.workload.restart = Restart::Never;
+        wanted
+    };
+    let wanted = || {
+        let mut sick = once("sick", "shop:1");
+        sick.workload.health = Some(Health {
+            probe: Probe::Tcp("127.0.0.1:1".to_owned()),
+            every: 50,
+            within: 150,
+        });
+        [once("crashes", "bad:1"), sick]
+    };
+    for _ in 0..2 {
+        let host = Host::open(&engine).await;
+        host.apply(wanted()).await;
+        for _ in 0..6 {
+            for module in ["crashes", "sick"] {
+                let report = &host.runtime.states()[&module.parse().unwrap()];
+                assert_eq!(report.state, ModuleState::Failed, "{report:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(60)).await;
+        }
+        assert_eq!(
+            (engine.only("crashes").starts, engine.only("sick").starts),
+            (1, 1)
+        );
     }
 }
 

@@ -56,6 +56,31 @@ async fn a_module_that_becomes_the_other_kind_is_never_both() {
 }
 
 #[tokio::test]
+async fn a_module_that_became_the_other_kind_while_no_agent_was_there_is_never_both() {
+    let engine = Engine::start();
+    engine.delivers("shop:1", vec![]);
+    let host = Host::open(&engine).await;
+    host.apply([wants("m", "1", "shop:1")]).await;
+    host.runs("m").await;
+    drop(host);
+    engine.change(|world| world.removal = std::time::Duration::from_millis(300));
+    let host = Host::open(&engine).await;
+    let applied = host.runtime.apply(vec![sleeper("m"), sleeper("other")]);
+    let looked = async {
+        host.runs("other").await;
+        assert_eq!(engine.of("m").len(), 1, "which holds up nothing else");
+        // The engine's process is 4711 here.
+        host.until("m", |it| it.pid.is_some_and(|pid| pid != 4711))
+            .await;
+        assert!(engine.of("m").is_empty());
+    };
+    let (applied, ()) = tokio::join!(applied, looked);
+    applied.unwrap();
+    host.runs("m").await;
+    host.apply([]).await;
+}
+
+#[tokio::test]
 async fn twenty_orders_in_a_row_end_at_the_last_with_one_container() {
     let engine = Engine::start();
     engine.delivers("shop:1", vec![]);

@@ -37,8 +37,10 @@ impl World {
             .cloned()
             .unwrap_or_default();
         let source = |mount: &Value| mount["Source"].as_str().unwrap_or_default().to_owned();
-        let named = mounts.iter().filter(|mount| mount["Type"] == "volume");
-        self.volumes.extend(named.map(source));
+        for mount in mounts.iter().filter(|mount| mount["Type"] == "volume") {
+            let labels = mount["VolumeOptions"]["Labels"].clone();
+            self.volumes.entry(source(mount)).or_insert(labels);
+        }
         if mounts
             .iter()
             .any(|mount| source(mount).starts_with("/missing"))
@@ -163,8 +165,8 @@ pub(crate) fn reply(request: &Request, world: &mut World) -> (u16, Value) {
 /// What it answers of what is no container.
 fn reply_of_others(method: &str, parts: &[&str], world: &mut World) -> (u16, Value) {
     match (method, parts) {
-        ("GET", ["volumes", name]) if world.volumes.contains(*name) => {
-            let volume = json!({"Name": name, "Driver": "local", "Mountpoint": "/", "Labels": {}, "Scope": "local", "Options": {}});
+        ("GET", ["volumes", name]) if world.volumes.contains_key(*name) => {
+            let volume = json!({"Name": name, "Driver": "local", "Mountpoint": "/", "Labels": world.volumes[*name], "Scope": "local", "Options": {}});
             (200, volume)
         }
         ("DELETE", ["volumes", name]) => {

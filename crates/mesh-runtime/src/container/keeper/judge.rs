@@ -10,7 +10,7 @@ use super::{Flow, Goal, Keeper, Life, starts_again};
 use crate::Desired;
 use crate::container::engine::{Exit, Seen, State};
 use crate::container::fault::Fault;
-use crate::container::notes::Rejected;
+use crate::container::notes::{End, Rejected};
 use crate::vitals::Sign;
 
 impl Keeper {
@@ -23,12 +23,19 @@ impl Keeper {
         former: Option<Seen>,
         exit: Exit,
     ) -> Result<Flow, Fault> {
-        let again = self.life.revive || starts_again(&desired.workload, &exit);
-        let mark = (current.id.clone(), exit.at.clone());
-        if self.life.exit.as_ref() != Some(&mark) {
-            self.life.exit = Some(mark);
+        let end = End {
+            container: current.id.clone(),
+            at: exit.at.clone(),
+        };
+        let new = self.life.exit.as_ref() != Some(&end);
+        if new && self.is_own_end() {
+            self.notes.own_end = Some(end.clone());
+        }
+        let again = self.is_started_again(desired, &end, &exit);
+        if new {
+            self.life.exit = Some(end);
             let how = self.shared.how(&current, &exit).await;
-            let sign = self.count(&current, &exit, how, again);
+            let sign = self.count(desired, &current, &exit, how, again).await;
             match sign {
                 Some(Sign::Good) => self.good(desired, former.as_ref()).await?,
                 Some(Sign::Bad(why) | Sign::Unhealthy(why)) => {
@@ -39,7 +46,7 @@ impl Keeper {
         }
         let state = if again {
             ModuleState::Backoff
-        } else if self.life.exit_is_ours {
+        } else if self.life.exit_is_ours || self.notes.failed.as_ref() == Some(&current.id) {
             // What was ended since it did not do its work is no job that is done.
             ModuleState::Failed
         } else {
@@ -55,8 +62,32 @@ impl Keeper {
         Ok(Flow::Rest)
     }
 
+    /// Whether an end that is seen for the first time is the container's own doing, as far as can be told: it was not ended
+    /// here, and neither the engine nor the agent was away, so that it was not ended with them.
+    const fn is_own_end(&self) -> bool {
+        self.life.vitals.is_some() && self.life.away.is_none() && !self.life.exit_is_ours
+    }
+
+    /// Whether what ended so is started again. A job may have ended with success since its host or its engine did: that it
+    /// is done is known only of an end that was seen to be its own.
+    fn is_started_again(&self, desired: &Desired, end: &End, exit: &Exit) -> bool {
+        let unsure = desired.workload.restart == Restart::OnFailure
+            && self.notes.own_end.as_ref() != Some(end);
+        self.life.revive
+            || unsure
+            || self.notes.made_way.as_ref() == Some(&end.container)
+            || starts_again(&desired.workload, exit)
+    }
+
     /// Counts an end that was not counted; what it says of the start it was of.
-    fn count(&mut self, current: &Seen, exit: &Exit, how: String, again: bool) -> Option<Sign> {
+    async fn count(
+        &mut self,
+        desired: &Desired,
+        current: &Seen,
+        exit: &Exit,
+        how: String,
+        again: bool,
+    ) -> Option<Sign> {
         info!(module = %self.module, container = current.name, how, again, "ended");
         if self.life.exit_is_ours {
             return None;
@@ -68,17 +99,21 @@ impl Keeper {
         if self.life.vitals.is_none() {
             // It ended while no agent was there to start it again, or was ended for another that was bad.
             self.life.started = true;
-            self.keep_notes();
+            self.keep_notes().await;
             return None;
         }
         if exit.is_by_hand() && self.life.away.is_none() {
             self.notes.repairs = self.notes.repairs.saturating_add(1);
         }
-        self.keep_notes();
+        self.keep_notes().await;
         if again {
             self.back_off();
         }
         let success = exit.code == 0;
+        if success && again && desired.workload.restart == Restart::OnFailure {
+            // Its engine ended it: that says neither that it is good nor that it is bad.
+            return None;
+        }
         self.life
             .vitals
             .as_mut()
@@ -111,6 +146,7 @@ impl Keeper {
         warn!(module = %self.module, release, why, "bad");
         let Some(back) = former.and_then(|former| former.workload) else {
             if let Some(current) = current {
+                self.note_failed(desired, current).await;
                 self.end(desired, current).await?;
             }
             self.life.vitals = None;
@@ -124,17 +160,25 @@ impl Keeper {
             "release {release}: {why}; release {} runs again",
             back.release
         );
+        // Before it is removed, so that any later agent takes what it replaced back as well.
+        self.notes.rejected = Some(Rejected { back, reason });
+        self.keep_notes().await;
+        self.life = Life {
+            passed: true,
+            ..Life::default()
+        };
         if let Some(current) = current {
             self.remove(current).await?;
         }
-        self.notes.rejected = Some(Rejected { back, reason });
-        self.keep_notes();
-        self.life = Life {
-            passed: true,
-            revive: self.life.ended_former,
-            ..Life::default()
-        };
         Ok(Flow::Again)
+    }
+
+    /// What is not started again has failed for good: any later agent is to say so, too.
+    async fn note_failed(&mut self, desired: &Desired, current: &Seen) {
+        if desired.workload.restart == Restart::Never {
+            self.notes.failed = Some(current.id.clone());
+            self.keep_notes().await;
+        }
     }
 
     /// It did its work and no longer does: it is ended, and so started again.
@@ -149,7 +193,8 @@ impl Keeper {
             at: (self.shared.now)(),
             how,
         });
-        self.keep_notes();
+        self.keep_notes().await;
+        self.note_failed(desired, current).await;
         self.back_off();
         self.end(desired, current).await
     }

@@ -7,7 +7,7 @@ use mesh_model::{Container, ModuleState};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Flow, Goal, Keeper};
+use super::{Flow, Goal, Keeper, starts_again};
 use crate::Desired;
 use crate::container::engine::{Seen, State};
 use crate::container::fault::Fault;
@@ -40,7 +40,11 @@ impl Keeper {
             Ok(true) => {}
             Ok(false) => return Ok(Flow::Again),
             Err(fault) if fault.is_of_the_engine() => return Err(fault),
-            Err(fault) => return Ok(self.not_fetched(goal, desired, former.as_ref(), &fault)),
+            Err(fault) => {
+                return self
+                    .not_fetched(goal, desired, former.as_ref(), &fault)
+                    .await;
+            }
         }
         if let Some(former) = &former {
             self.make_way(desired, former).await?;
@@ -79,34 +83,46 @@ impl Keeper {
         self.life.passed
     }
 
-    /// Its image is not there. What it was to replace goes on.
-    fn not_fetched(
+    /// Its image is not there. What it was to replace goes on, where it does.
+    async fn not_fetched(
         &mut self,
         goal: &Goal,
         desired: &Arc<Desired>,
         former: Option<&Seen>,
         fault: &Fault,
-    ) -> Flow {
+    ) -> Result<Flow, Fault> {
         warn!(module = %self.module, %fault, "not fetched");
         self.back_off();
         self.life.trouble = Some(fault.to_string());
-        let release = &desired.workload.release;
-        match former.and_then(|former| former.workload.clone().zip(Some(former.pid))) {
-            Some((runs, pid)) => {
+        let former = match former {
+            // It may have ended while the image was fetched.
+            Some(former) => self.shared.engine.inspect(&former.id).await?,
+            None => None,
+        };
+        let stands = former.and_then(|it| Some((it.workload?, it.state, it.pid)));
+        match stands {
+            Some((workload, state, pid)) => {
+                let (state, does) = match state {
+                    State::Running => (ModuleState::Running, "runs on"),
+                    State::Ended(exit) if !starts_again(&workload, &exit) => {
+                        (ModuleState::Ended, "stands")
+                    }
+                    _ => (ModuleState::Failed, "does not run"),
+                };
                 let reason = format!(
-                    "release {release}: {fault}; release {} runs on",
-                    runs.release
+                    "release {}: {fault}; release {} {does}",
+                    desired.workload.release, workload.release
                 );
                 let shown = Desired {
-                    workload: runs,
+                    workload,
                     ..Desired::clone(desired)
                 };
-                self.show(&shown, ModuleState::Running, pid, Some(reason));
+                self.show(&shown, state, pid, Some(reason));
             }
             None => self.show(desired, ModuleState::Failed, None, Some(fault.to_string())),
         }
         self.settle(goal);
-        self.later()
+        Ok(self.later())
     }
 
     /// Ends what has what the new one needs. It is kept: should the new one be bad, it comes back.
@@ -114,11 +130,19 @@ impl Keeper {
         let twice = |container: Option<&Container>| container.is_some_and(Container::fits_twice);
         let both = twice(desired.workload.run.container())
             && twice(former.workload.as_ref().and_then(|it| it.run.container()));
-        if both || !matches!(former.state, State::Running | State::Paused) {
+        if both {
             return Ok(());
         }
+        // As it is now: it may have been started again while the image was fetched.
+        let now = self.shared.engine.inspect(&former.id).await?;
+        let Some(state @ (State::Running | State::Paused)) = now.map(|now| now.state) else {
+            return Ok(());
+        };
         info!(module = %self.module, container = former.name, "ended, for a newer one");
-        if former.state == State::Paused {
+        // Before it is ended, so that any later agent knows that this was not its own end.
+        self.notes.made_way = Some(former.id.clone());
+        self.keep_notes().await;
+        if state == State::Paused {
             drop(self.shared.engine.unpause(&former.id).await);
         }
         self.life.ended_former = true;
@@ -152,9 +176,12 @@ impl Keeper {
             Ok(()) => {
                 // That it is good at once is seen when it is looked at.
                 drop(vitals.handle(Input::Started));
+                let news = self.notes.started(&current.id);
                 if self.life.started {
                     self.notes.restarts = self.notes.restarts.saturating_add(1);
-                    self.keep_notes();
+                }
+                if news || self.life.started {
+                    self.keep_notes().await;
                 }
                 let restarts = self.notes.restarts;
                 info!(module = %self.module, container = current.name, restarts, "started");

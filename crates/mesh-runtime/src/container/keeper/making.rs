@@ -1,5 +1,7 @@
 //! What is asked of the engine for a module without regard to how far it is: a container, and a look at the former one.
 
+use std::collections::BTreeMap;
+
 use mesh_model::ModuleName;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -117,20 +119,33 @@ impl Shared {
         let named = container.into_iter().flat_map(|it| &it.volumes);
         let mut absent = vec![];
         for volume in named.filter(|volume| !volume.is_path()) {
-            if !self.engine.has_volume(&volume.source).await? {
+            if self.engine.volume(&volume.source).await?.is_none() {
                 absent.push(volume.source.clone());
             }
         }
         Ok(absent)
     }
 
-    /// Removes what a container that did not come to be would have had.
+    /// Removes what a container that did not come to be would have had. What somebody else made meanwhile is theirs.
     async fn leave_no_volumes(&self, module: &ModuleName, absent: Vec<String>) {
         for name in absent {
-            if let Err(fault) = self.engine.remove_volume(&name).await {
+            let removed = match self.engine.volume(&name).await {
+                Ok(Some(labels)) if self.made(&labels, module) => {
+                    self.engine.remove_volume(&name).await
+                }
+                Ok(_) => Ok(()),
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = removed {
                 warn!(module = %module, volume = name, %fault, "left behind");
             }
         }
+    }
+
+    /// Whether these are the labels of what was made here for this module.
+    fn made(&self, labels: &BTreeMap<String, String>, module: &ModuleName) -> bool {
+        labels.get(label::OWNER) == Some(&self.owner)
+            && labels.get(label::MODULE).map(String::as_str) == Some(module.as_str())
     }
 }
 

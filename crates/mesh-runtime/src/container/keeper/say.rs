@@ -1,10 +1,7 @@
-//! What a keeper says: of its module, to whoever waits, and to its notes.
-
-use std::sync::Arc;
+//! What a keeper says: of its module, and to whoever waits.
 
 use mesh_model::{ModuleReport, ModuleState};
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::{Goal, Keeper};
 use crate::Desired;
@@ -81,24 +78,5 @@ impl Keeper {
         self.life.ends = pace.ends(self.life.ends, lived.unwrap_or_default());
         let wait = pace.wait(self.life.ends, self.shared.seed, &self.module);
         self.life.due = Some(Instant::now() + wait);
-    }
-
-    pub(super) fn repaired(&mut self) {
-        self.notes.repairs = self.notes.repairs.saturating_add(1);
-        self.keep_notes();
-    }
-
-    pub(super) fn keep_notes(&self) {
-        let Some(declared) = self.declared.clone() else {
-            return;
-        };
-        let (shared, notes) = (Arc::clone(&self.shared), self.notes.clone());
-        let write = move || {
-            if let Err(error) = notes.write(&shared.dir, &declared) {
-                warn!(module = %declared.module, %error, "its counts are not on disk");
-            }
-        };
-        // Counts, which no one waits for.
-        drop(tokio::task::spawn_blocking(write));
     }
 }

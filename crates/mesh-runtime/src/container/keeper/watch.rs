@@ -40,7 +40,9 @@ impl Keeper {
             self.life.started = true;
             drop(vitals.handle(Input::Started));
         }
-        if vitals.is_trial() {
+        let trial = vitals.is_trial();
+        self.note_started(&current.id).await;
+        if trial {
             self.show(desired, ModuleState::Starting, current.pid, None);
         } else {
             if former.is_some() {
@@ -112,7 +114,7 @@ impl Keeper {
             match self.shared.engine.rename(&current.id, &called).await {
                 Ok(()) => {
                     info!(module = %self.module, was = current.name, now = called, "renamed by somebody else");
-                    self.repaired();
+                    self.repaired().await;
                     return Ok(());
                 }
                 Err(Fault::Conflict { .. }) => {}
