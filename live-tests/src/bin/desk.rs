@@ -15,6 +15,8 @@ use mesh_module::Module;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+/// What a piece of work takes, so that there is some left when the last of them changes hands.
+const TAKES: Duration = Duration::from_millis(5);
 /// Pieces of work on their way at once.
 const AT_ONCE: usize = 16;
 
@@ -48,6 +50,7 @@ async fn main() -> anyhow::Result<()> {
                 };
                 let what = String::from_utf8_lossy(&work.body).into_owned();
                 book.note("begun", &what)?;
+                tokio::time::sleep(TAKES).await;
                 match work.done().await {
                     Ok(()) => book.note("done", &what)?,
                     Err(error) => book.note(&format!("not-done:{}", one_word(&error)), &what)?,
