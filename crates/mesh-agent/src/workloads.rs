@@ -13,14 +13,14 @@ use std::task::Poll;
 
 use mesh_auth::keys::BoxKey;
 use mesh_bus::{Doing, States, Workloads};
-use mesh_model::{BusFacts, Declaration, Generation, ModuleName, NodeName};
-use mesh_runtime::{Desired, Runtime};
-use tokio::sync::watch;
+use mesh_model::{BusFacts, Declaration, Generation, ModuleName, ModuleState, NodeName};
+use mesh_runtime::{Desired, Runtime, RuntimeError};
+use tokio::sync::{MutexGuard, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 
 pub use self::handed::HandedFiles;
 use self::logs::HostLogs;
-use self::prepare::{Prepared, Unplaced, failed};
+use self::prepare::{Kept, Prepared, Unplaced, failed};
 
 /// What every module of this host is told, and what opens its credential.
 #[derive(Debug, Clone)]
@@ -59,6 +59,24 @@ pub struct HostWorkloads {
 struct Begun {
     generation: Option<Generation>,
     desired: BTreeMap<ModuleName, Desired>,
+    /// What modules are told of beside what is declared.
+    kept: Kept,
+}
+
+impl Begun {
+    /// Whether a module is as it was last wanted, so that nothing it was before comes back.
+    fn is_good(&self, module: &ModuleName, states: &States) -> bool {
+        let wanted = self.desired.get(module);
+        let report = wanted.zip(states.get(module));
+        report.is_some_and(|(wanted, report)| {
+            let same = report.release == wanted.workload.release;
+            same && match report.state {
+                // What came back says why.
+                ModuleState::Running => report.reason.is_none(),
+                state => state == ModuleState::Ended,
+            }
+        })
+    }
 }
 
 /// What the runtime says and what never reached it, as one.
@@ -98,16 +116,59 @@ impl HostWorkloads {
         }
     }
 
-    /// Removes the files of what is no longer declared, unless something newer was.
-    async fn forget_others(&self, generation: Generation, declared: handed::Declared) {
-        let newest = self.newest.lock().await;
-        if newest.generation == Some(generation) {
-            let handed = self.surroundings.borrow().handed.clone();
-            let forgotten = spawn_blocking(move || handed.keep_only(&declared)).await;
-            if let Ok(Err(error)) = forgotten {
-                tracing::warn!(%error, "files of modules that are no longer declared are left on disk");
+    /// Removes the files of what is no longer declared, unless something newer was. Secrets of a module that is not good
+    /// stay: what was good before it comes back with those it had.
+    async fn forget_others(
+        &self,
+        generation: Generation,
+        mut declared: handed::Declared,
+    ) -> Result<(), RuntimeError> {
+        let mut newest = self.newest.lock().await;
+        if newest.generation != Some(generation) {
+            return Ok(());
+        }
+        let states = self.shown.runtime.states();
+        let (good, kept) = std::mem::take(&mut newest.kept)
+            .into_iter()
+            .partition::<Kept, _>(|(module, _)| newest.is_good(module, &states));
+        for (module, secrets) in &kept {
+            let of = declared.entry(module.to_string()).or_default();
+            of.extend(secrets.iter().map(ToString::to_string));
+        }
+        newest.kept = kept;
+        for (module, secrets) in &good {
+            if let Some(desired) = newest.desired.get_mut(module) {
+                prepare::forget(secrets, desired);
             }
         }
+        let handed = self.surroundings.borrow().handed.clone();
+        let forgotten = spawn_blocking(move || handed.keep_only(&declared)).await;
+        if let Ok(Err(error)) = forgotten {
+            tracing::warn!(%error, "files of modules that are no longer declared are left on disk");
+        }
+        if good.is_empty() {
+            return Ok(());
+        }
+        let desired = newest.desired.values().cloned().collect();
+        self.give(newest, desired).await
+    }
+
+    /// Has the runtime carry out an order.
+    async fn give(
+        &self,
+        newest: MutexGuard<'_, Begun>,
+        desired: Vec<Desired>,
+    ) -> Result<(), RuntimeError> {
+        let mut applied = pin!(self.shown.runtime.apply(desired));
+        // The first poll gives the order, so that of two orders the newer is given last; a newer one need not wait
+        // until this one is carried out.
+        let begun = poll_fn(|context| Poll::Ready(applied.as_mut().poll(context))).await;
+        drop(newest);
+        let result = match begun {
+            Poll::Ready(result) => result,
+            Poll::Pending => applied.await,
+        };
+        result.map(drop)
     }
 
     /// The order to give: of a module whose files could not be placed, what it was before. Nothing may be ordered while
@@ -117,6 +178,7 @@ impl HostWorkloads {
             mut desired,
             mut refused,
             unplaced,
+            kept,
         } = prepared;
         let running = self.shown.runtime.states();
         let mut missing = Vec::new();
@@ -138,6 +200,7 @@ impl HostWorkloads {
         }
         let named = |desired: &Desired| (desired.module().clone(), desired.clone());
         begun.desired = desired.iter().map(named).collect();
+        begun.kept = kept;
         Ok(Order {
             desired,
             refused,
@@ -170,22 +233,15 @@ impl Workloads for HostWorkloads {
             .map_err(|ended| ended.to_string())?;
         let order = self.order(prepared, &mut newest)?;
         self.shown.refuse(order.refused);
-        let mut applied = pin!(self.shown.runtime.apply(order.desired));
-        // The first poll gives the order, so that of two orders the newer is given last; a newer one need not wait
-        // until this one is carried out.
-        let begun = poll_fn(|context| Poll::Ready(applied.as_mut().poll(context))).await;
-        drop(newest);
-        let result = match begun {
-            Poll::Ready(result) => result,
-            Poll::Pending => applied.await,
-        };
-        result.map_err(|error| error.to_string())?;
-        let states = self.shown.show();
+        let given = self.give(newest, order.desired).await;
+        given.map_err(|error| error.to_string())?;
         if !order.missing.is_empty() {
+            self.shown.show();
             return Err(order.missing.join("; "));
         }
-        self.forget_others(generation, declared).await;
-        Ok(states)
+        let forgotten = self.forget_others(generation, declared).await;
+        forgotten.map_err(|error| error.to_string())?;
+        Ok(self.shown.show())
     }
 
     fn states(&self) -> watch::Receiver<States> {

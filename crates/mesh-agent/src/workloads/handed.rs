@@ -72,6 +72,12 @@ impl HandedFiles {
         self.dir.join(module.as_str())
     }
 
+    /// The secrets a module has files of.
+    pub(super) fn secrets_of(&self, module: &ModuleName) -> BTreeSet<SecretName> {
+        let names = names(&self.of(module).join(SECRETS)).unwrap_or_default();
+        names.iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
     /// Puts a module's files in place; the credential last, since its change is what a running module looks for.
     pub(super) fn place(
         &self,

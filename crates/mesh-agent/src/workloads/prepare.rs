@@ -1,6 +1,6 @@
 //! From a declaration to what the runtime is told: credentials and secrets opened and on disk, the environment filled in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use mesh_bus::States;
 use mesh_derive::subject::inbox_prefix;
 use mesh_model::{
     Declaration, HandedSecret, InstanceRef, ModuleName, ModuleReport, ModuleState, Principal,
-    Sealed, Workload,
+    Sealed, SecretName, Workload,
 };
 use mesh_runtime::{Desired, HANDED_IN_CONTAINER, PullSecret};
 
@@ -28,7 +28,12 @@ pub(super) struct Prepared {
     pub(super) refused: States,
     /// The host does not take their files, or not now.
     pub(super) unplaced: Vec<Unplaced>,
+    /// Secrets they are told of that were not declared: what they were before may come back, and needs them.
+    pub(super) kept: Kept,
 }
+
+/// Secrets of modules, beside those that are declared.
+pub(super) type Kept = BTreeMap<ModuleName, BTreeSet<SecretName>>;
 
 /// A module whose files are not, or not all, in place.
 #[derive(Debug)]
@@ -45,9 +50,11 @@ pub(super) fn prepare(surroundings: &Surroundings, declaration: Declaration) -> 
     for workload in declaration.workloads {
         let opened = open_all(surroundings, &workload);
         let handed = surroundings.handed.of(&workload.module);
+        let kept = kept(surroundings, &workload);
         let ready = opened.and_then(|opened| {
-            let process = environment(surroundings, &workload, &handed)?;
-            let container = environment(surroundings, &workload, Path::new(HANDED_IN_CONTAINER))?;
+            let process = environment(surroundings, &workload, &kept, &handed)?;
+            let inside = Path::new(HANDED_IN_CONTAINER);
+            let container = environment(surroundings, &workload, &kept, inside)?;
             Ok((opened, process, container))
         });
         let (opened, extra_env, extra_env_in_container) = match ready {
@@ -60,13 +67,18 @@ pub(super) fn prepare(surroundings: &Surroundings, declaration: Declaration) -> 
             }
         };
         match place(surroundings, &workload, opened.files, ca.clone()) {
-            Ok(()) => prepared.desired.push(Desired {
-                extra_env,
-                extra_env_in_container,
-                handed,
-                pull_secret: opened.pull_secret,
-                workload,
-            }),
+            Ok(()) => {
+                if !kept.is_empty() {
+                    prepared.kept.insert(workload.module.clone(), kept);
+                }
+                prepared.desired.push(Desired {
+                    extra_env,
+                    extra_env_in_container,
+                    handed,
+                    pull_secret: opened.pull_secret,
+                    workload,
+                });
+            }
             Err(why) => prepared.unplaced.push(Unplaced {
                 module: workload.module,
                 release: workload.release,
@@ -76,6 +88,32 @@ pub(super) fn prepare(surroundings: &Surroundings, declaration: Declaration) -> 
     }
     prepared
 }
+
+/// The secrets a module has from before.
+fn kept(surroundings: &Surroundings, workload: &Workload) -> BTreeSet<SecretName> {
+    let mut kept = surroundings.handed.secrets_of(&workload.module);
+    kept.retain(|name| !workload.secrets.contains_key(name));
+    kept
+}
+
+/// Tells a module of secrets no longer. It is not restarted for that.
+pub(super) fn forget(kept: &BTreeSet<SecretName>, desired: &mut Desired) {
+    for env in [&mut desired.extra_env, &mut desired.extra_env_in_container] {
+        for name in kept {
+            env.remove(&variable(name));
+        }
+        if desired.workload.secrets.is_empty() {
+            env.remove(DIR_OF_SECRETS);
+        }
+    }
+}
+
+/// Where the value of a secret is told.
+fn variable(name: &SecretName) -> String {
+    format!("{name}_FILE")
+}
+
+const DIR_OF_SECRETS: &str = "MESH_SECRETS";
 
 /// What was sealed to this node for one module.
 struct Opened {
@@ -164,6 +202,7 @@ fn place(
 fn environment(
     surroundings: &Surroundings,
     workload: &Workload,
+    kept: &BTreeSet<SecretName>,
     handed: &Path,
 ) -> Result<BTreeMap<String, String>, String> {
     let Surroundings {
@@ -196,12 +235,16 @@ fn environment(
         env.extend([set("MESH_CA", text(handed.join(CA))?)]);
     }
     let secrets = handed.join(SECRETS);
-    for name in workload.secrets.keys() {
+    // What is declared of where a file is, stands.
+    let kept = kept
+        .iter()
+        .filter(|name| !workload.env.contains_key(&variable(name)));
+    for name in workload.secrets.keys().chain(kept.clone()) {
         let path = text(secrets.join(name.as_str()))?;
-        env.extend([set(&format!("{name}_FILE"), path)]);
+        env.extend([set(&variable(name), path)]);
     }
-    if !workload.secrets.is_empty() {
-        env.extend([set("MESH_SECRETS", text(secrets)?)]);
+    if !workload.secrets.is_empty() || kept.count() > 0 {
+        env.extend([set(DIR_OF_SECRETS, text(secrets)?)]);
     }
     Ok(env)
 }

@@ -9,10 +9,11 @@ use mesh_auth::seal::seal;
 use mesh_model::{
     HandedSecret, ModuleName, ModuleState, PublicKey, Restart, Run, Sealed, Workload,
 };
-use mesh_runtime::{Desired, DryRun};
+use mesh_runtime::{Desired, DryRun, HostConfig, HostRuntime, Pace};
 use tempfile::TempDir;
 
 use super::*;
+use crate::{ContainerSettings, Engine};
 
 struct Node {
     dir: TempDir,
@@ -23,6 +24,47 @@ struct Node {
 
 fn node() -> Node {
     let dir = tempfile::tempdir().unwrap();
+    node_over(Runtime::DryRun(DryRun::new()), dir)
+}
+
+/// One that runs processes, and does not wait long.
+async fn running_node() -> Node {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = processes(dir.path()).await;
+    node_over(runtime, dir)
+}
+
+async fn processes(dir: &Path) -> Runtime {
+    let millis = std::time::Duration::from_millis;
+    let processes = HostConfig {
+        dir: dir.join("runtime"),
+        base_env: mesh_host::base_env(),
+        pace: Pace {
+            first: millis(10),
+            longest: millis(50),
+            settle: millis(400),
+            ..Pace::default()
+        },
+        seed: 7,
+        now: mesh_host::now,
+    };
+    let containers = ContainerSettings {
+        engine: Engine::Off,
+        ..ContainerSettings::default()
+    };
+    let owner = "web-1.test".to_owned();
+    let containers = containers.config(owner, dir.join("containers"), &processes);
+    loop {
+        match HostRuntime::open(processes.clone(), containers.clone()).await {
+            Ok((runtime, _)) => return Runtime::Host(Box::new(runtime)),
+            // The one before is about to let go.
+            Err(RuntimeError::InUse { .. }) => tokio::time::sleep(millis(10)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn node_over(runtime: Runtime, dir: TempDir) -> Node {
     let box_key = BoxKey::generate().unwrap();
     let ca = dir.path().join("pinned.pem");
     fs::write(&ca, "certificate").unwrap();
@@ -42,7 +84,7 @@ fn node() -> Node {
     };
     let (told, surroundings) = watch::channel(surroundings);
     Node {
-        workloads: HostWorkloads::new(Runtime::DryRun(DryRun::new()), surroundings),
+        workloads: HostWorkloads::new(runtime, surroundings),
         told,
         dir,
         box_key,
@@ -299,6 +341,55 @@ async fn a_secret_is_handed_as_a_file_and_its_value_is_in_no_environment_and_not
         reason.contains("its secret SMTP_PASSWORD cannot be opened") && !reason.contains("hunter"),
         "{reason}"
     );
+}
+
+#[tokio::test]
+async fn what_comes_back_finds_the_secret_only_it_names_until_something_else_is_good() {
+    let mut node = running_node().await;
+    let release = |release: &str, script: &str| Workload {
+        release: release.to_owned(),
+        run: Run::command(["sh", "-c", script].map(str::to_owned)).unwrap(),
+        ..sealed_to(&node.box_key, "mailer")
+    };
+    let mut first = release("1", r#"read -r value < "$TOKEN_FILE" && exec sleep 600"#);
+    first.secrets = [(
+        "TOKEN".parse().unwrap(),
+        secret(&node.box_key, 1, "hunter2\n"),
+    )]
+    .into();
+    let bad = release("2", "exit 3");
+    let good = release("3", r#"test -z "$NEVER" && exec sleep 600"#);
+    let path = node.handed("mailer").join("secrets/TOKEN");
+    let mailer: ModuleName = "mailer".parse().unwrap();
+    let runs = |states: &States, release: &str| {
+        let it = &states[&mailer];
+        let found = (it.state, it.release.as_str());
+        assert_eq!(found, (ModuleState::Running, release), "{it:?}");
+        it.reason.clone()
+    };
+
+    assert_eq!(runs(&node.carry_out(1, &[&first]).await, "1"), None);
+    let why = runs(&node.carry_out(2, &[&bad]).await, "1");
+    assert!(why.is_some_and(|why| why.starts_with("release 2: ")));
+    assert!(path.exists());
+
+    // The next agent, too, knows what may come back.
+    node.workloads = HostWorkloads::new(Runtime::DryRun(DryRun::new()), node.told.subscribe());
+    let runtime = processes(node.dir.path()).await;
+    node.workloads = HostWorkloads::new(runtime, node.told.subscribe());
+    runs(&node.carry_out(2, &[&bad]).await, "1");
+    assert!(path.exists());
+    let told = async |node: &Node| {
+        let begun = node.workloads.newest.lock().await;
+        let env = &begun.desired[&mailer].extra_env;
+        ["TOKEN_FILE", "MESH_SECRETS"].map(|name| env.contains_key(name))
+    };
+    assert_eq!(told(&node).await, [true, true]);
+
+    assert_eq!(runs(&node.carry_out(3, &[&good]).await, "3"), None);
+    assert!(!path.exists());
+    assert_eq!(told(&node).await, [false, false]);
+    node.carry_out(4, &[]).await;
 }
 
 /// Nothing is masked, so that nothing is another word for what somebody's secret happens to be.
