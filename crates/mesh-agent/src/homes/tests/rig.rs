@@ -273,12 +273,14 @@ impl Rig {
         declaration.generation
     }
 
-    /// What the next report on this generation says that comes over this bus.
+    /// What comes of this generation, as the first report on it says over this bus that is not of how far it is.
     pub(super) async fn reported(&self, bus: BusKind, told: Generation) -> Outcome {
         let reported = async {
             loop {
                 let reports = self.take(bus).await;
-                let mut of_it = reports.into_iter().filter(|r| r.id.generation == told);
+                let mut of_it = reports
+                    .into_iter()
+                    .filter(|r| r.id.generation == told && r.outcome != Outcome::Converging);
                 if let Some(report) = of_it.next() {
                     return report.outcome;
                 }
