@@ -277,9 +277,15 @@ mod tests {
         );
         place("a", one);
         place("b", two);
-        place("later", &two.replace(r#""version": "2""#, r#""version": "3""#));
+        place(
+            "later",
+            &two.replace(r#""version": "2""#, r#""version": "3""#),
+        );
         place("unmarked", &one.replace(r#""version": "1","#, ""));
-        place("mixed", &one.replace(r#""version": "1""#, r#""version": "2""#));
+        place(
+            "mixed",
+            &one.replace(r#""version": "1""#, r#""version": "2""#),
+        );
         let seen = modules(dir.path()).unwrap();
         let mailer = ModuleStatus {
             module: "mailer".parse().unwrap(),
