@@ -179,6 +179,32 @@ const LATER: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn which_of_both_is_away_is_said() {
+        let (nats, nats_link) = watch::channel(Link::Up);
+        let (amqp, amqp_link) = watch::channel(Link::Up);
+        let (both, mut said) = watch::channel(Link::Down);
+        let mut links = Box::pin(links(nats_link, amqp_link, both));
+        for (one, other, link) in [
+            (Link::Up, Link::Up, Link::Up),
+            (Link::Up, Link::Down, Link::Without(BusKind::Amqp)),
+            (Link::Down, Link::Down, Link::Down),
+            (Link::Down, Link::Up, Link::Without(BusKind::Nats)),
+            // It was away and is back before anybody looked.
+            (Link::Down, Link::Up, Link::Without(BusKind::Nats)),
+        ] {
+            nats.send_replace(one);
+            amqp.send_replace(other);
+            while said.has_changed().is_ok_and(|changed| !changed) || *said.borrow() != link {
+                tokio::select! {
+                    () = &mut links => unreachable!(),
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            assert_eq!(*said.borrow_and_update(), link);
+        }
+    }
+
     #[test]
     fn only_what_is_refused_for_its_size_is_let_go() {
         let what = || "mesh.seat.desk.shop".to_owned();
