@@ -180,7 +180,12 @@ impl Keeper {
         });
         let desired = match back {
             Some(workload) => Arc::new(Desired {
-                workload,
+                // As who the instance is now: what may not go on with its credential is made anew.
+                workload: Workload {
+                    key: declared.workload.key.clone(),
+                    accepts: declared.workload.accepts.clone(),
+                    ..workload
+                },
                 ..Desired::clone(declared)
             }),
             None => Arc::clone(declared),

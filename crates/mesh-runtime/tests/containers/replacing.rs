@@ -164,10 +164,19 @@ async fn what_is_wanted_again_while_its_successor_is_on_trial_goes_on() {
     for (beside, later) in [(true, false), (false, false), (true, true), (false, true)] {
         let engine = Engine::start();
         engine.delivers("shop:1", vec![]);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = listener.local_addr().unwrap().to_string();
+        let mut listener = Some(listener);
         let wanted = |release: &str| {
             let mut wanted = wants("m", release, "shop:1");
             // Whatever its own end would lead to.
             wanted.workload.restart = Restart::Never;
+            // Asked once, and not again for as long as it is not put on trial.
+            wanted.workload.health = Some(Health {
+                probe: Probe::Tcp(there.clone()),
+                every: 10_000,
+                within: 150,
+            });
             if !beside {
                 change(&mut wanted, |it| it.network = mesh_model::Network::Host);
             }
@@ -195,6 +204,9 @@ async fn what_is_wanted_again_while_its_successor_is_on_trial_goes_on() {
             drop(host);
             host = Host::open(&engine).await;
         }
+        if beside {
+            listener = None;
+        }
         host.apply([wanted("1")]).await;
         let report = host.runs("m").await;
         assert_eq!(report.release, "1");
@@ -205,6 +217,7 @@ async fn what_is_wanted_again_while_its_successor_is_on_trial_goes_on() {
         let made = engine.asked("POST /containers/create");
         host.apply([wanted("1")]).await;
         assert_eq!(engine.asked("POST /containers/create"), made);
+        drop(listener);
     }
 }
 
@@ -260,10 +273,24 @@ async fn what_was_bad_stays_bad_with_another_credential() {
     host.says("m", "release 1 runs again").await;
     drop(host);
     let host = Host::open(&engine).await;
-    host.apply([rotated]).await;
+    host.apply([rotated.clone()]).await;
     let report = host.says("m", "release 1 runs again").await;
     assert_eq!(report.release, "1");
     assert_eq!(engine.asked("POST /containers/create"), made);
+    // What may not go on with its own is made anew, and is still what was good.
+    let old = engine.only("m").id;
+    rotated.workload.accepts.clear();
+    drop(host);
+    let host = Host::open(&engine).await;
+    host.apply([rotated]).await;
+    until("the first is gone", || {
+        engine.of("m").iter().all(|it| it.id != old)
+    })
+    .await;
+    host.until("m", |it| it.state == ModuleState::Running).await;
+    host.says("m", "release 1 runs again").await;
+    assert_eq!(engine.only("m").image, "shop:1");
+    assert_eq!(engine.asked("POST /containers/create"), made + 1);
 }
 
 #[tokio::test]
