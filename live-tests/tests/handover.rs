@@ -1,17 +1,18 @@
 //! Seats through the programs an operator starts: handed over, and lost.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use live_tests::binaries::Site;
 use live_tests::eventually;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// What may hear the work of the seat, as it stands in the file of users.
 const AUTHORITY: &str = "mesh.deliver.seat.post";
 const GREETER: &str = "[run]\ncommand = [\"hello-greeter\"]\n[events]\nemits = [\"greeted\"]\n[seats]\nsends_to = [\"post\"]\n";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn postman(site: &Site, module: &str) -> String {
     let out = site.dir().join(module).display().to_string();
@@ -95,7 +96,7 @@ async fn killed_between(site: &mut Site, to: &str) -> anyhow::Result<bool> {
             if look() {
                 return true;
             }
-            std::thread::sleep(Duration::from_micros(500));
+            std::thread::yield_now();
         }
         false
     });

@@ -143,6 +143,20 @@ on_both_buses! {
     a_reader_who_is_slow_is_told_what_was_left_out_and_nothing_waits_for_him
 }
 
+/// Each that went away is forgotten at the node, which takes eight at once.
+async fn abandoned_readers_are_forgotten(site: &Site) -> anyhow::Result<()> {
+    for _ in 0..12 {
+        let mut gone = Following::start(site, &["-f", "--tail", "1", "chatty", "--node", "one"])?;
+        gone.line().await?;
+        gone.child.kill().await?;
+    }
+    let said = site
+        .ctl(&["logs", "--tail", "1", "chatty", "--node", "one"])
+        .await?;
+    ensure!(said.code == Some(0), "{said:?}");
+    Ok(())
+}
+
 async fn what_a_module_says_is_shown_and_followed_until_it_is_interrupted(
     site: Site,
 ) -> anyhow::Result<()> {
@@ -189,16 +203,7 @@ async fn what_a_module_says_is_shown_and_followed_until_it_is_interrupted(
     let json = site.ctl(&["logs", "coloured", "-o", "json"]).await?.ok()?;
     ensure!(json.contains(r#""bytes":"G1szMW1yZWT/""#), "{json}");
 
-    // Each that went away is forgotten at the node, which takes eight at once.
-    for _ in 0..12 {
-        let mut gone = Following::start(&site, &["-f", "--tail", "1", "chatty", "--node", "one"])?;
-        gone.line().await?;
-        gone.child.kill().await?;
-    }
-    let said = site
-        .ctl(&["logs", "--tail", "1", "chatty", "--node", "one"])
-        .await?;
-    ensure!(said.code == Some(0), "{said:?}");
+    abandoned_readers_are_forgotten(&site).await?;
 
     // Neither may say what the other does, nor hear what it is asked; and the server keeps to that.
     for (verb, subject, code) in [
@@ -279,6 +284,7 @@ async fn what_is_not_there_and_who_does_not_answer_is_said(mut site: Site) -> an
     Ok(())
 }
 
+#[expect(clippy::print_stderr, reason = "how much was seen is worth a line")]
 async fn a_reader_who_is_slow_is_told_what_was_left_out_and_nothing_waits_for_him(
     site: Site,
 ) -> anyhow::Result<()> {

@@ -85,7 +85,7 @@ async fn serve(cli: &Cli, config: &Config, layout: &Layout) -> anyhow::Result<()
         keys: &keys,
         store: &store,
     };
-    let result = over_the_bus(&service, begun, stop).await;
+    let result = Box::pin(over_the_bus(&service, begun, stop)).await;
     store.ledger.close().await;
     result
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use mesh_module::Module;
@@ -107,7 +107,7 @@ impl Book {
     }
 
     fn note(&self, what: &str, work: &str) -> anyhow::Result<()> {
-        let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+        let at = mesh_host::now().as_millis();
         let line = format!("{what} {work} {at}\n");
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(file.write_all(line.as_bytes())?)

@@ -191,4 +191,4 @@ const PACE: Pace = Pace {
 /// How long a pull may stand still.
 const STALL: Duration = Duration::from_secs(4);
 /// Longer than anything an engine does by itself before it says so.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use live_tests::binaries::Site;
@@ -21,20 +21,20 @@ pub(crate) type Holders = fn(&Site) -> anyhow::Result<BTreeSet<&'static str>>;
 
 /// When a clerk held the seat, by this clock, in milliseconds: from before it was granted until after it was withdrawn.
 #[derive(Debug, Default)]
-struct Terms(BTreeMap<&'static str, Vec<(u128, u128)>>);
+struct Terms(BTreeMap<&'static str, Vec<(u64, u64)>>);
 
 impl Terms {
-    fn begins(&mut self, clerk: &'static str, at: u128) {
-        self.0.entry(clerk).or_default().push((at, u128::MAX));
+    fn begins(&mut self, clerk: &'static str, at: u64) {
+        self.0.entry(clerk).or_default().push((at, u64::MAX));
     }
 
-    fn ends(&mut self, clerk: &'static str, at: u128) {
+    fn ends(&mut self, clerk: &'static str, at: u64) {
         if let Some((_, end)) = self.0.entry(clerk).or_default().last_mut() {
             *end = at;
         }
     }
 
-    fn held(&self, clerk: &str, at: u128) -> bool {
+    fn held(&self, clerk: &str, at: u64) -> bool {
         let terms = self.0.get(clerk).into_iter().flatten();
         terms
             .into_iter()
@@ -121,7 +121,7 @@ impl Desk {
         from: Option<&'static str>,
         to: &'static str,
     ) -> anyhow::Result<()> {
-        self.terms.begins(to, now()?);
+        self.terms.begins(to, now());
         let verb = if from.is_some() {
             vec!["seat", "handover", "desk", "--to", to]
         } else {
@@ -141,7 +141,7 @@ impl Desk {
         };
         ensure!(ended.success(), "{verb:?}: {ended}");
         if let Some(from) = from {
-            self.terms.ends(from, now()?);
+            self.terms.ends(from, now());
         }
         ensure!(self.look()? == [to].into(), "{to} may not work the desk");
         Ok(())
@@ -151,7 +151,7 @@ impl Desk {
     async fn lose(&mut self, gone: &'static str, next: &'static str) -> anyhow::Result<()> {
         self.site.kill_agent(gone)?;
         self.site.kill_module(gone, gone)?;
-        let killed = now()?;
+        let killed = now();
         self.terms.begins(next, killed);
         let began = tokio::time::Instant::now();
         loop {
@@ -186,7 +186,8 @@ impl Desk {
             .map(drop)
     }
 
-    /// Everything that was sent is done, and by whom held the seat.
+    /// Everything that was sent is done, and by who held the seat.
+    #[expect(clippy::print_stderr, reason = "how much was seen is worth a line")]
     async fn settle(mut self) -> anyhow::Result<()> {
         self.progress(WORKS).await?;
         let sent: BTreeSet<String> = book(&self.site, "sender")?
@@ -255,7 +256,7 @@ impl Desk {
 struct Line {
     what: String,
     work: String,
-    at: u128,
+    at: u64,
 }
 
 /// What a module wrote down. A line half written by one that was killed is none.
@@ -281,12 +282,12 @@ fn read(path: &Path) -> anyhow::Result<String> {
     }
 }
 
-fn now() -> anyhow::Result<u128> {
-    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())
+fn now() -> u64 {
+    mesh_host::now().as_millis()
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A node is lost after half a minute, and a second of grace follows.
-const FAILOVER: Duration = Duration::from_secs(60);
+const FAILOVER: Duration = Duration::from_mins(1);
 /// Work that was in hand at the wrong moment comes again when its ack wait is over.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
