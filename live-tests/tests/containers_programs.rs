@@ -67,7 +67,7 @@ async fn converged(site: &mut Site, within: Duration) -> anyhow::Result<()> {
     let waited = eventually(within, "the node converges", async || {
         let node = site.node("one").await?;
         let same = node.get("applied") == node.get("declared");
-        Ok(same && node.get("outcome").and_then(Value::as_str) == Some("converged"))
+        Ok(same && node.get("state").and_then(Value::as_str) == Some("ready"))
     })
     .await;
     if waited.is_err() {
