@@ -453,7 +453,7 @@ async fn what_a_container_says_is_read(kind: Kind) -> anyhow::Result<()> {
     };
     let module = "says".parse()?;
     let mut logs = host.runtime().logs(&module, tail).await?;
-    let line = timeout(SOON, logs.next()).await?.context("a line")?;
+    let line = timeout(SOON, logs.next()).await?.context("a line")??;
     ensure!(line.bytes == b"serving on 80", "{line:?}");
     Ok(())
 }

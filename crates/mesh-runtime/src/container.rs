@@ -3,8 +3,10 @@
 mod choice;
 mod engine;
 mod fault;
+mod follow;
 mod keeper;
 mod label;
+mod mark;
 mod notes;
 mod progress;
 mod sorted;
@@ -27,6 +29,7 @@ use crate::gate::Gate;
 use crate::{Desired, Doing, Logs, Pace, RuntimeError, States, Tail};
 use choice::Chosen;
 use engine::{Engine, State};
+use follow::Follow;
 use keeper::{Goal, Keeper};
 
 pub use choice::EngineChoice;
@@ -202,7 +205,8 @@ impl ContainerRuntime {
         self.shared.doing.subscribe()
     }
 
-    /// What a module said, as its engine keeps it. Of two containers of a module it is the younger's.
+    /// What a module said, as its engine keeps it: of several containers of a module the youngest that was started. Where
+    /// it is followed it goes on with what the module runs as next.
     pub(crate) async fn logs(&self, module: &ModuleName, tail: Tail) -> Result<Logs, RuntimeError> {
         let shared = &self.shared;
         let refused = |fault: fault::Fault| RuntimeError::Engine {
@@ -214,12 +218,19 @@ impl ContainerRuntime {
             .list(&shared.owner, Some(module.as_str()))
             .await
             .map_err(refused)?;
-        let Some(newest) = seen.last() else {
+        let started = seen.iter().rfind(|it| it.state != State::Created);
+        let Some(newest) = started.or_else(|| seen.last()) else {
             return Err(RuntimeError::NoLog {
                 module: module.clone(),
             });
         };
-        shared.engine.logs(&newest.id, tail).await.map_err(refused)
+        if tail.follow {
+            let follow = Follow::new(Arc::clone(shared), module.clone(), &seen);
+            let newest = newest.clone();
+            return Ok(Logs::of(move |lines| follow.run(newest, tail.lines, lines)));
+        }
+        let logs = shared.engine.logs(&newest.id, tail.lines).await;
+        logs.map_err(refused)
     }
 }
 

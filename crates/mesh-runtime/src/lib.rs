@@ -36,7 +36,7 @@ pub use dry_run::DryRun;
 pub use error::RuntimeError;
 pub use host::HostConfig;
 pub use host_runtime::HostRuntime;
-pub use logs::{LogLine, Logs, Tail};
+pub use logs::{LogBroken, LogLine, Logs, Tail};
 pub use pace::Pace;
 pub use process_runtime::{Adopted, ProcessRuntime};
 pub use runtime::Runtime;

@@ -31,10 +31,18 @@ impl LogLine {
     pub const LIMIT: usize = 8 * 1024;
 }
 
+/// A log that cannot be read, or not further: there may be more of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the log cannot be read further: {why}")]
+pub struct LogBroken {
+    /// Why.
+    pub why: String,
+}
+
 /// The lines of a log as they come. Reading stops when this is dropped.
 #[derive(Debug)]
 pub struct Logs {
-    lines: mpsc::Receiver<LogLine>,
+    lines: mpsc::Receiver<Result<LogLine, LogBroken>>,
     _reader: JoinSet<()>,
 }
 
@@ -42,8 +50,8 @@ pub struct Logs {
 const AHEAD: usize = 64;
 
 impl Logs {
-    /// The next line; nothing when there are no more, and none are waited for.
-    pub async fn next(&mut self) -> Option<LogLine> {
+    /// The next line; nothing when there are no more, and none are waited for. After one that is none nothing comes.
+    pub async fn next(&mut self) -> Option<Result<LogLine, LogBroken>> {
         self.lines.recv().await
     }
 
@@ -70,8 +78,7 @@ impl Logs {
     pub(crate) fn file(path: PathBuf, aside: PathBuf, tail: Tail) -> Self {
         Self::of(move |mut lines| async move {
             if let Err(error) = read(&path, &aside, tail, &mut lines).await {
-                let why = format!("the log cannot be read: {error}");
-                lines.push(why.as_bytes()).await;
+                lines.broken(error.to_string()).await;
             }
             lines.finish().await;
         })
@@ -81,7 +88,7 @@ impl Logs {
 /// Makes lines of bytes. Everything here says whether somebody still listens.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    say: mpsc::Sender<LogLine>,
+    say: mpsc::Sender<Result<LogLine, LogBroken>>,
     rest: Vec<u8>,
     /// What was said last was as long as a line may be, and had no end yet.
     full: bool,
@@ -118,7 +125,16 @@ impl Lines {
 
     /// Says the last line, if it has no end.
     pub(crate) async fn finish(&mut self) -> bool {
+        self.full = false;
         self.rest.is_empty() || self.line().await
+    }
+
+    /// Says the last line, and that there may be more.
+    pub(crate) async fn broken(&mut self, why: String) {
+        // Who does not listen any more need not know.
+        if self.finish().await {
+            drop(self.say.send(Err(LogBroken { why })).await);
+        }
     }
 
     async fn line(&mut self) -> bool {
@@ -126,7 +142,7 @@ impl Lines {
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
-        self.say.send(LogLine { bytes }).await.is_ok()
+        self.say.send(Ok(LogLine { bytes })).await.is_ok()
     }
 
     pub(crate) async fn unheard(&self) {
@@ -266,7 +282,7 @@ mod tests {
 
     async fn next(logs: &mut Logs) -> Option<String> {
         let line = timeout(DEADLINE, logs.next()).await.expect("a line");
-        line.map(|line| String::from_utf8(line.bytes).unwrap())
+        line.map(|line| String::from_utf8(line.unwrap().bytes).unwrap())
     }
 
     async fn all(mut logs: Logs) -> Vec<String> {
@@ -353,6 +369,6 @@ mod tests {
         fs::write(place.0.path().join("log"), b"a\xffb\x1b[1m\n").unwrap();
         let mut logs = place.logs(1, false);
         let said = timeout(DEADLINE, logs.next()).await.unwrap().unwrap();
-        assert_eq!(said.bytes, b"a\xffb\x1b[1m");
+        assert_eq!(said.unwrap().bytes, b"a\xffb\x1b[1m");
     }
 }

@@ -32,7 +32,8 @@ impl LogSource for HostLogs {
         };
         let lines = stream::unfold(logs, |mut logs| async move {
             let line = logs.next().await?;
-            Some((Ok(line.bytes), logs))
+            let line = line.map(|line| line.bytes);
+            Some((line.map_err(|broken| broken.to_string()), logs))
         });
         Ok(lines.boxed())
     }

@@ -56,6 +56,8 @@ pub(crate) enum Part {
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) containers: Vec<Made>,
+    /// What containers said: by id, when in seconds, and what.
+    pub(crate) said: Vec<(String, u64, String)>,
     /// By name, the labels.
     pub(crate) volumes: BTreeMap<String, Value>,
     /// By reference, the digest.
@@ -247,6 +249,9 @@ async fn serve(
     }
     if request.path.ends_with("/wait") {
         return wait(stream, &request, world, changed).await;
+    }
+    if request.path.ends_with("/logs") {
+        return crate::logs::serve(stream, &request, world, changed).await;
     }
     if request.path == "/images/create" {
         return pull(stream, &request, world).await;

@@ -456,8 +456,11 @@ async fn what_a_module_says_is_read_line_by_line() {
     until("said", || host.log("m").contains("three")).await;
     let mut logs = runtime.logs(&module, tail).unwrap();
     for expected in ["two", "three"] {
-        assert_eq!(logs.next().await.unwrap().bytes, expected.as_bytes());
+        assert_eq!(
+            logs.next().await.unwrap().unwrap().bytes,
+            expected.as_bytes()
+        );
     }
     touch(&host, "m", "go");
-    assert_eq!(logs.next().await.unwrap().bytes, b"four");
+    assert_eq!(logs.next().await.unwrap().unwrap().bytes, b"four");
 }

@@ -7,44 +7,73 @@ use bollard::{BollardRequest, Docker};
 use futures_util::StreamExt;
 
 use super::Engine;
-use crate::container::fault::Fault;
-use crate::{Logs, Tail};
+use crate::Logs;
+use crate::container::fault::{Asked, Fault};
+use crate::container::mark::{Mark, stamped};
+use crate::logs::Lines;
 
 /// Bytes of what a command said that are kept: its last words are what is wrong.
 const SAID: usize = 200;
 
 impl Engine {
-    /// The log of a container as its engine keeps it.
-    pub(crate) async fn logs(&self, id: &str, tail: Tail) -> Result<Logs, Fault> {
+    /// The last lines of a container's log, as its engine keeps it now.
+    pub(crate) async fn logs(&self, id: &str, last: usize) -> Result<Logs, Fault> {
         let docker = self.client().await?;
         let options = LogsOptions {
-            follow: tail.follow,
             stdout: true,
             stderr: true,
-            tail: tail.lines.to_string(),
+            tail: last.to_string(),
             ..LogsOptions::default()
         };
         let id = id.to_owned();
         Ok(Logs::of(move |mut lines| async move {
             let mut parts = std::pin::pin!(docker.logs(&id, Some(options)));
-            loop {
-                let part = tokio::select! {
-                    () = lines.unheard() => return,
-                    part = parts.next() => part,
-                };
+            while let Some(part) = parts.next().await {
                 match part {
-                    Some(Ok(part)) if lines.push(part.as_ref()).await => {}
-                    Some(Err(error)) => {
-                        let why = format!("the log cannot be read further: {error}");
-                        lines.finish().await;
-                        lines.push(why.as_bytes()).await;
-                        break;
-                    }
-                    _ => break,
+                    Ok(part) if lines.push(part.as_ref()).await => {}
+                    Ok(_) => return,
+                    Err(error) => return lines.broken(error.to_string()).await,
                 }
             }
             lines.finish().await;
         }))
+    }
+
+    /// Says what of a container's log comes after `mark`, of what was said before this at most so many lines where it is
+    /// told, and moves the mark. Returns at the log's end; of what runs and is followed, when that ends.
+    pub(crate) async fn log_after(
+        &self,
+        id: &str,
+        mark: &mut Mark,
+        last: Option<usize>,
+        follow: bool,
+        lines: &mut Lines,
+    ) -> Result<(), Fault> {
+        let docker = self.client().await?;
+        let options = LogsOptions {
+            follow,
+            stdout: true,
+            stderr: true,
+            timestamps: true,
+            since: mark.since(),
+            tail: last.map_or_else(|| "all".to_owned(), |last| last.to_string()),
+            ..LogsOptions::default()
+        };
+        let mut heard = mark.clone().again();
+        let mut parts = std::pin::pin!(docker.logs(id, Some(options)));
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(|error| self.fault(Asked::Other("for a log"), error))?;
+            let (at, bytes) = stamped(part.as_ref());
+            if at.is_some_and(|at| heard.had(at)) {
+                continue;
+            }
+            if let Some(at) = at {
+                mark.note(at);
+            }
+            lines.push(bytes).await;
+        }
+        lines.finish().await;
+        Ok(())
     }
 }
 

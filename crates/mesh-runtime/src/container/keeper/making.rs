@@ -7,11 +7,11 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::starts_again;
+use crate::Desired;
 use crate::container::engine::{Exit, Seen, State};
 use crate::container::fault::Fault;
 use crate::container::sorted::{free_number, name};
 use crate::container::{Shared, label, spec};
-use crate::{Desired, Tail};
 
 impl Shared {
     /// How it ended. What reaps for a module is started in its stead, and so it is this that says that a program is not
@@ -21,13 +21,9 @@ impl Shared {
         if !matches!(exit.code, 126 | 127) {
             return how;
         }
-        let last = Tail {
-            lines: 1,
-            follow: false,
-        };
         let said = async {
-            let mut logs = self.engine.logs(&current.id, last).await.ok()?;
-            logs.next().await
+            let mut logs = self.engine.logs(&current.id, 1).await.ok()?;
+            logs.next().await?.ok()
         };
         let said = timeout(self.pace.grace, said).await.ok().flatten();
         let said = said.map(|line| String::from_utf8_lossy(&line.bytes).into_owned());
