@@ -66,6 +66,10 @@ fn of_principal(plan: &Plan, other: &Principal, found: &mut Found) {
     let inbox = subject::inbox(other);
     found.publish([concrete(&inbox)]);
     found.subscribe([concrete(&inbox).into(), inbox]);
+    // What a node is asked lies within its inbox, and one may be given it alone.
+    if let Principal::Node(node) = other {
+        found.subscribe([subject::ask(node).into()]);
+    }
 }
 
 /// What a stream stores, and the API over it.
@@ -173,11 +177,13 @@ fn of_namesakes(around: &Namesakes, found: &mut Found) {
         subject::report(node),
         subject::enrol(token),
         subject::heartbeat(node),
+        subject::log(node),
         subject::declare(node),
         subject::work(seat, module),
         subject::parked(&subject::report(node)),
     ]);
     found.publish(event.as_ref().map(subject::event));
+    found.subscribe([subject::ask(node).into()]);
     for deliver in [
         subject::deliver_node(node),
         subject::deliver_module(module),
