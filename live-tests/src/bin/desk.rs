@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 /// What a piece of work takes, so that there is some left when the last of them changes hands.
-const TAKES: Duration = Duration::from_millis(5);
+const TAKES: Duration = Duration::from_millis(2);
 /// Pieces of work on their way at once.
 const AT_ONCE: usize = 16;
 

@@ -290,4 +290,4 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A node is lost after half a minute, and a second of grace follows.
 const FAILOVER: Duration = Duration::from_mins(1);
 /// Work that was in hand at the wrong moment comes again when its ack wait is over.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(4);
