@@ -8,6 +8,7 @@ mod keeper;
 mod label;
 mod mark;
 mod notes;
+mod ports;
 mod progress;
 mod sorted;
 mod spec;

@@ -11,6 +11,7 @@ use super::{Flow, Goal, Keeper, starts_again};
 use crate::Desired;
 use crate::container::engine::{Seen, State};
 use crate::container::fault::Fault;
+use crate::container::ports;
 use crate::vitals::{Sign, Vitals};
 
 impl Keeper {
@@ -172,7 +173,12 @@ impl Keeper {
             .life
             .vitals
             .get_or_insert_with(|| Vitals::trial(&desired.workload, settle));
-        match self.shared.engine.start(&current.id).await {
+        let taken = desired.workload.run.container().and_then(ports::taken);
+        let started = match taken {
+            Some(fault) => Err(fault),
+            None => self.shared.engine.start(&current.id).await,
+        };
+        match started {
             Ok(()) => {
                 // That it is good at once is seen when it is looked at.
                 drop(vitals.handle(Input::Started));
