@@ -21,6 +21,7 @@ mod host_runtime;
 mod instance;
 mod logs;
 mod pace;
+mod parts;
 mod proc;
 mod process;
 mod process_runtime;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use mesh_model::{
-    Container, HandedSecret, Health, Image, ModuleName, Network, Probe, PublicKey, Resources,
-    Restart, Run, Sealed, SecretName, Workload,
+    Container, Image, ModuleName, Network, PublicKey, Resources, Run, Sealed, SecretName, Workload,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::parts::{HealthV1, RestartV1, VersionsV1, valueless, versions};
 
 /// Which agent's it is.
 pub(crate) const OWNER: &str = "mesh.owner";
@@ -80,7 +81,7 @@ struct V1 {
     restart: RestartV1,
     health: Option<HealthV1>,
     /// Which value of each; never the value.
-    secrets: BTreeMap<SecretName, u64>,
+    secrets: VersionsV1,
     key: PublicKey,
 }
 
@@ -89,30 +90,6 @@ struct V1 {
 enum NetworkV1 {
     Bridge,
     Host,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RestartV1 {
-    Always,
-    OnFailure,
-    Never,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HealthV1 {
-    probe: ProbeV1,
-    every: u64,
-    within: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ProbeV1 {
-    Http(String),
-    Tcp(String),
-    Exec(Vec<String>),
 }
 
 impl V1 {
@@ -134,17 +111,9 @@ impl V1 {
             pull_secret: container.pull_secret.clone(),
             after: workload.after.iter().cloned().collect(),
             env: workload.env.clone(),
-            restart: match workload.restart {
-                Restart::Always => RestartV1::Always,
-                Restart::OnFailure => RestartV1::OnFailure,
-                Restart::Never => RestartV1::Never,
-            },
-            health: workload.health.as_ref().map(HealthV1::of),
-            secrets: workload
-                .secrets
-                .iter()
-                .map(|(name, handed)| (name.clone(), handed.version))
-                .collect(),
+            restart: workload.restart.into(),
+            health: workload.health.as_ref().map(Into::into),
+            secrets: versions(&workload.secrets),
             key: workload.key.clone(),
         })
     }
@@ -165,58 +134,20 @@ impl V1 {
             },
             pull_secret: self.pull_secret,
         };
-        let valueless = |version| HandedSecret {
-            version,
-            sealed: Sealed(vec![]),
-        };
         Some(Workload {
             module: self.module,
             release: self.release,
             run: Run::Image(Box::new(container)),
             after: self.after.into_iter().collect(),
             env: self.env,
-            restart: match self.restart {
-                RestartV1::Always => Restart::Always,
-                RestartV1::OnFailure => Restart::OnFailure,
-                RestartV1::Never => Restart::Never,
-            },
-            health: self.health.map(HealthV1::into_health),
-            secrets: self
-                .secrets
-                .into_iter()
-                .map(|(name, version)| (name, valueless(version)))
-                .collect(),
+            restart: self.restart.into(),
+            health: self.health.map(Into::into),
+            secrets: valueless(self.secrets),
             pull_secret: None,
             key: self.key,
             credential: Sealed(vec![]),
             accepts: [].into(),
         })
-    }
-}
-
-impl HealthV1 {
-    fn of(health: &Health) -> Self {
-        Self {
-            probe: match &health.probe {
-                Probe::Http(url) => ProbeV1::Http(url.clone()),
-                Probe::Tcp(address) => ProbeV1::Tcp(address.clone()),
-                Probe::Exec(argv) => ProbeV1::Exec(argv.clone()),
-            },
-            every: health.every,
-            within: health.within,
-        }
-    }
-
-    fn into_health(self) -> Health {
-        Health {
-            probe: match self.probe {
-                ProbeV1::Http(url) => Probe::Http(url),
-                ProbeV1::Tcp(address) => Probe::Tcp(address),
-                ProbeV1::Exec(argv) => Probe::Exec(argv),
-            },
-            every: self.every,
-            within: self.within,
-        }
     }
 }
 
@@ -226,6 +157,8 @@ fn read<T: std::str::FromStr>(texts: &[String]) -> Option<Vec<T>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use mesh_model::{HandedSecret, Health, Probe, Restart};
+
     use super::*;
 
     /// As the first version writes it.

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use mesh_model::{
-    HandedSecret, Health, LastExit, ModuleName, Probe, PublicKey, Restart, Run, Sealed, SecretName,
-    Timestamp, Workload,
-};
+use mesh_model::{LastExit, ModuleName, PublicKey, Run, Sealed, Timestamp, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::{Phase, Previous, Record, Rejected};
+use crate::parts::{HealthV1, RestartV1, VersionsV1, valueless, versions};
 use crate::proc::{Identity, numbered};
 
 /// The bytes of `record`.
@@ -76,9 +74,8 @@ struct WorkloadV2 {
     after: BTreeSet<ModuleName>,
     env: BTreeMap<String, String>,
     restart: RestartV1,
-    health: Option<HealthV2>,
-    /// Which value of each it was handed.
-    secrets: BTreeMap<SecretName, u64>,
+    health: Option<HealthV1>,
+    secrets: VersionsV1,
     key: PublicKey,
 }
 
@@ -101,30 +98,6 @@ struct RejectedV2 {
 struct LastExitV2 {
     at_ms: u64,
     how: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HealthV2 {
-    probe: ProbeV2,
-    every_ms: u64,
-    within_ms: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ProbeV2 {
-    Http(String),
-    Tcp(String),
-    Exec(Vec<String>),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RestartV1 {
-    Always,
-    OnFailure,
-    Never,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -217,75 +190,34 @@ impl V2 {
 
 impl WorkloadV2 {
     fn of(workload: &Workload) -> Self {
-        let secrets = workload.secrets.iter();
         Self {
             module: workload.module.clone(),
             release: workload.release.clone(),
             command: workload.run.argv().map(str::to_owned).collect(),
             after: workload.after.clone(),
             env: workload.env.clone(),
-            restart: match workload.restart {
-                Restart::Always => RestartV1::Always,
-                Restart::OnFailure => RestartV1::OnFailure,
-                Restart::Never => RestartV1::Never,
-            },
-            health: workload.health.as_ref().map(HealthV2::of),
-            secrets: secrets
-                .map(|(name, handed)| (name.clone(), handed.version))
-                .collect(),
+            restart: workload.restart.into(),
+            health: workload.health.as_ref().map(Into::into),
+            secrets: versions(&workload.secrets),
             key: workload.key.clone(),
         }
     }
 
     fn into_workload(self) -> Option<Workload> {
-        let handed = |(name, version)| {
-            let sealed = Sealed(Vec::new());
-            (name, HandedSecret { version, sealed })
-        };
         Some(Workload {
             module: self.module,
             release: self.release,
             run: Run::command(self.command)?,
             after: self.after,
             env: self.env,
-            restart: match self.restart {
-                RestartV1::Always => Restart::Always,
-                RestartV1::OnFailure => Restart::OnFailure,
-                RestartV1::Never => Restart::Never,
-            },
-            health: self.health.map(HealthV2::into_health),
-            secrets: self.secrets.into_iter().map(handed).collect(),
+            restart: self.restart.into(),
+            health: self.health.map(Into::into),
+            secrets: valueless(self.secrets),
             pull_secret: None,
             key: self.key,
             credential: Sealed(Vec::new()),
             accepts: BTreeSet::new(),
         })
-    }
-}
-
-impl HealthV2 {
-    fn of(health: &Health) -> Self {
-        Self {
-            probe: match &health.probe {
-                Probe::Http(url) => ProbeV2::Http(url.clone()),
-                Probe::Tcp(address) => ProbeV2::Tcp(address.clone()),
-                Probe::Exec(command) => ProbeV2::Exec(command.clone()),
-            },
-            every_ms: health.every,
-            within_ms: health.within,
-        }
-    }
-
-    fn into_health(self) -> Health {
-        Health {
-            probe: match self.probe {
-                ProbeV2::Http(url) => Probe::Http(url),
-                ProbeV2::Tcp(address) => Probe::Tcp(address),
-                ProbeV2::Exec(command) => Probe::Exec(command),
-            },
-            every: self.every_ms,
-            within: self.within_ms,
-        }
     }
 }
 
