@@ -124,18 +124,25 @@ fn module_table(status: &Status) -> String {
                 module.release.clone(),
                 format!("{}/{}", module.running, wanted(module)),
                 nodes.join(","),
-                note(module),
+                note(module, status),
             ]
         })
         .collect();
     table(["MODULE", "RELEASE", "RUNNING", "NODES", "NOTE"], &rows)
 }
 
-/// Why a module is not where it is placed.
-fn note(module: &ModuleStatus) -> String {
+/// Why a module is not where it is placed, and where another release than the declared one runs.
+fn note(module: &ModuleStatus, status: &Status) -> String {
     let kept_off = module.kept_off.as_ref();
     let kept_off = kept_off.map(|kept_off| format!("kept off: {kept_off}"));
-    module.unplaced.clone().or(kept_off).unwrap_or_default()
+    let others = status.nodes.iter().filter_map(|node| {
+        let report = node.modules.get(&module.module)?;
+        let other = report.release != module.release && report.pid.is_some();
+        other.then(|| format!("{} runs {}", node.node, report.release))
+    });
+    let why = module.unplaced.clone().or(kept_off);
+    let all: Vec<String> = why.into_iter().chain(others).collect();
+    all.join("; ")
 }
 
 fn seat_table(status: &Status) -> String {
@@ -235,4 +242,34 @@ pub(crate) async fn doctor(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::from(u8::from(sick)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_that_runs_as_another_release_is_said_with_its_node() {
+        let report = |release: &str, pid: Option<u32>| {
+            serde_json::json!({ "release": release, "state": "running", "pid": pid, "restarts": 0,
+                "reason": null, "image": null, "last_exit": null, "repairs": 0 })
+        };
+        let node = |name: &str, report: serde_json::Value| {
+            let generation = serde_json::json!({ "incarnation": 1, "counter": 1 });
+            serde_json::json!({ "node": name, "state": "ready", "labels": {}, "bus": "nats", "moving": null,
+                "declared": generation, "applied": null, "reported": null, "heard_ago": 1, "deaf": false,
+                "version": null, "reason": null, "modules": { "shop": report } })
+        };
+        let status: Status = serde_json::from_value(serde_json::json!({
+            "mesh": "home", "revision": 1, "at": 1, "buses": [],
+            "nodes": [node("a", report("1", Some(7))), node("b", report("2", Some(8))), node("c", report("1", None))],
+            "modules": [{ "module": "shop", "release": "2", "nodes": ["a", "b"], "running": 2,
+                "unplaced": "not enrolled: d" }],
+            "seats": [], "window": { "held": 0, "peak": 0, "lets_go_in": null },
+            "store_up": true, "settled": true, "waiting_for": [], "tally": mesh_control::Tally::default(),
+        }))
+        .unwrap();
+        let said = note(&status.modules[0], &status);
+        assert_eq!(said, "not enrolled: d; a runs 1");
+    }
 }

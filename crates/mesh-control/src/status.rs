@@ -291,7 +291,9 @@ impl<M: Mint> Controller<M> {
         }
         let mut running: BTreeMap<&ModuleName, usize> = BTreeMap::new();
         for (module, report) in nodes.iter().flat_map(|node| &node.modules) {
-            if report.state == ModuleState::Running {
+            // The release before serves on while the image of the next is fetched.
+            let serves = report.state == ModuleState::Pulling && report.pid.is_some();
+            if report.state == ModuleState::Running || serves {
                 *running.entry(module).or_default() += 1;
             }
         }

@@ -235,6 +235,7 @@ fn said_wrong(error: &ManifestError) -> Said {
             Said::Env(name.clone())
         }
         ManifestError::SecretEnv { name } => Said::Env(name.clone()),
+        ManifestError::ReleaseSteers => Said::Field("release"),
         ManifestError::PortsOfHost | ManifestError::PortTwice { .. } => Said::Field("ports"),
         ManifestError::VolumeTwice { .. } => Said::Field("volumes"),
         ManifestError::Health { .. } => Said::Field("health"),

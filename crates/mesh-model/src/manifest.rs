@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::container::port_number;
 use crate::{
     EventName, EventRef, Health, ModuleName, Network, Probe, Restart, Run, SeatName, SecretName,
+    one_line,
 };
 
 /// What one module is: how it runs, what it says, what it hears, which seats it may hold and which it sends work to.
@@ -99,6 +100,11 @@ pub enum ManifestError {
         /// The variable.
         name: String,
     },
+    /// A release that would steer the terminal it is shown on.
+    #[error(
+        "release holds a character that steers a terminal or turns the direction of writing; leave it out"
+    )]
+    ReleaseSteers,
     /// Text that cannot be handed to a process.
     #[error("{field} holds a NUL byte, which no process can be handed")]
     Nul {
@@ -232,6 +238,10 @@ impl Manifest {
         }
         if self.emits.contains(&EventName::announced()) {
             errors.push(ManifestError::AnnouncedListed);
+        }
+        // One that is too long is told so, and not this as well.
+        if self.release.len() <= RELEASE_LIMIT && one_line(&self.release) != self.release {
+            errors.push(ManifestError::ReleaseSteers);
         }
         if self.run.argv().any(|word| word.contains('\0')) {
             let field = self.argv_field();
@@ -459,6 +469,20 @@ mod tests {
         hidden.secrets = ["PASSWORD".parse().unwrap()].into();
         hidden.env = [("PASSWORD_FILE".to_owned(), String::new())].into();
         told([(hidden, Some("PASSWORD_FILE"))]);
+    }
+
+    #[test]
+    fn a_release_steers_no_terminal() {
+        let released = |release: &str| Manifest {
+            release: release.to_owned(),
+            ..manifest(|_| ())
+        };
+        told([
+            (released("1.0 \u{e4}"), None),
+            (released("1\u{1b}[31m"), Some("steers a terminal")),
+            (released("1\nnode two"), Some("steers a terminal")),
+            (released("1\u{202e}2"), Some("steers a terminal")),
+        ]);
     }
 
     fn told<const N: usize>(cases: [(Manifest, Option<&str>); N]) {

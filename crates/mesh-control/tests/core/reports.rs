@@ -414,6 +414,36 @@ fn a_node_that_works_on_what_it_was_told_is_not_told_again_however_long_that_tak
 }
 
 #[test]
+fn what_serves_while_its_next_image_is_fetched_runs() {
+    let mut rig = Rig::with_node_a();
+    rig.command(apply(declared(None, &[("x", &["a"])])))
+        .unwrap()
+        .unwrap();
+    for (seq, state, pid, runs) in [
+        (5, mesh_model::ModuleState::Running, Some(7), 1),
+        (6, mesh_model::ModuleState::Pulling, Some(7), 1),
+        (7, mesh_model::ModuleState::Pulling, None, 0),
+        (8, mesh_model::ModuleState::Starting, Some(7), 0),
+    ] {
+        let mut report = rig.report("a", seq);
+        let module = mesh_model::ModuleReport {
+            release: "1".to_owned(),
+            state,
+            pid,
+            restarts: 0,
+            reason: None,
+            image: None,
+            last_exit: None,
+            repairs: 0,
+        };
+        report.modules = [(named("x"), module)].into();
+        let _recorded = rig.hear(says(&report));
+        let modules = rig.core.status(rig.time()).modules;
+        assert_eq!(modules[0].running, runs, "{state:?} {pid:?}");
+    }
+}
+
+#[test]
 fn an_announcement_is_heard_and_settled_once_and_persists_nothing() {
     let mut rig = Rig::with_node_a();
     rig.command(apply(declared(None, &[("x", &["a"])])))

@@ -28,7 +28,7 @@ pub(crate) fn name(generator: &mut SchemaGenerator) -> Schema {
 
 /// For people, as one line.
 pub(crate) fn release(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": 128})
+    json_schema!({"type": "string", "maxLength": 128, "pattern": STEERS_NOTHING})
 }
 
 /// A program and its arguments.
@@ -244,3 +244,6 @@ fn list(item: &Value, limit: usize) -> Schema {
 
 /// A text that can be handed to a process.
 const NO_NUL: &str = "^[^\\u0000]*$";
+/// A text in which nothing steers a terminal or turns the direction of writing.
+const STEERS_NOTHING: &str =
+    r"^[^\u0000-\u001F\u007F-\u009F\u200E\u200F\u2028-\u202E\u2066-\u2069]*$";

@@ -66,6 +66,9 @@ fn module() -> Rows {
         ("module/release", json!(1.4), Refused),
         ("module/release", text(128), Taken),
         ("module/release", text(129), Refused),
+        ("module/release", json!("1\u{1b}[31m"), Refused),
+        ("module/release", json!("1\n2"), Refused),
+        ("module/release", json!("1\u{202e}2"), Refused),
         ("module/release", json!("ä".repeat(65)), OnlyParsed), // bytes, not characters
         ("module/relase", json!("1"), Refused),
     ]
