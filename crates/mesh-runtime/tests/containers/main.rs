@@ -9,6 +9,8 @@ mod host;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod insisting;
+#[cfg(test)]
 mod logs;
 #[cfg(test)]
 mod pulling;

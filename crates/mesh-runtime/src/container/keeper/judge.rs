@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mesh_control::convergence::Input;
+use mesh_control::convergence::{Input, fallback};
 use mesh_model::{LastExit, ModuleState, Restart, Timestamp};
 use tracing::{info, warn};
 
@@ -144,17 +144,11 @@ impl Keeper {
     ) -> Result<Flow, Fault> {
         let release = &desired.workload.release;
         warn!(module = %self.module, release, why, "bad");
-        let Some(back) = former.and_then(|former| former.workload) else {
-            if let Some(current) = current {
-                self.note_failed(desired, current).await;
-                self.end(desired, current).await?;
-            }
-            self.life.vitals = None;
-            self.back_off();
-            self.life.trouble = Some(why.clone());
-            self.show(desired, ModuleState::Failed, None, Some(why));
-            self.settle(goal);
-            return Ok(self.later());
+        let before = former.as_ref().and_then(|former| former.workload.clone());
+        // With today's credential and secrets it may be just what was bad.
+        let back = before.filter(|before| fallback(before, &desired.workload).is_some());
+        let Some(back) = back else {
+            return self.no_way_back(goal, desired, current, former, why).await;
         };
         let reason = format!(
             "release {release}: {why}; release {} runs again",
@@ -171,6 +165,33 @@ impl Keeper {
             self.remove(current).await?;
         }
         Ok(Flow::Again)
+    }
+
+    /// It is bad, and there is nothing else that could run: it is tried again, later. What it was made from before goes on
+    /// until it is good, but for one that is not tried again.
+    async fn no_way_back(
+        &mut self,
+        goal: &Goal,
+        desired: &Arc<Desired>,
+        current: Option<&Seen>,
+        former: Option<Seen>,
+        why: String,
+    ) -> Result<Flow, Fault> {
+        if let Some(current) = current {
+            self.note_failed(desired, current).await;
+            self.end(desired, current).await?;
+            let given_up =
+                desired.workload.restart == Restart::Never && current.state != State::Created;
+            if let Some(former) = former.filter(|_| given_up) {
+                self.remove(&former).await?;
+            }
+        }
+        self.life.vitals = None;
+        self.back_off();
+        self.life.trouble = Some(why.clone());
+        self.show(desired, ModuleState::Failed, None, Some(why));
+        self.settle(goal);
+        Ok(self.later())
     }
 
     /// What is not started again has failed for good: any later agent is to say so, too.
