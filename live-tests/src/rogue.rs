@@ -19,8 +19,16 @@ pub struct Rogue {
 
 impl Rogue {
     pub(crate) async fn connect(url: &str, seed: &str, as_: &Principal) -> anyhow::Result<Self> {
+        Self::connect_by(ConnectOptions::with_nkey(seed.to_owned()), url, as_).await
+    }
+
+    pub(crate) async fn connect_by(
+        options: ConnectOptions,
+        url: &str,
+        as_: &Principal,
+    ) -> anyhow::Result<Self> {
         let (refused, refusals) = mpsc::unbounded_channel();
-        let client = ConnectOptions::with_nkey(seed.to_owned())
+        let client = options
             .custom_inbox_prefix(inbox_prefix(as_))
             .request_timeout(Some(Duration::from_secs(10)))
             .event_callback(move |event| {
@@ -83,6 +91,20 @@ impl Rogue {
             "the server says: {said}"
         );
         Ok(ear)
+    }
+
+    /// Subscribes in a group, and waits until the server has said that it may not.
+    pub async fn is_refused_in_group(&self, to: &str, group: &str) -> anyhow::Result<()> {
+        let group = group.to_owned();
+        let _deaf = self.client.queue_subscribe(to.to_owned(), group).await?;
+        soon("the server reads it", self.client.flush()).await??;
+        let said = self.refusal().await?;
+        let expected = format!("permissions violation for subscription to \"{to}\"");
+        ensure!(
+            said.to_lowercase().contains(&expected),
+            "the server says: {said}"
+        );
+        Ok(())
     }
 
     /// What the server refuses next.

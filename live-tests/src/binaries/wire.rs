@@ -10,8 +10,8 @@ use mesh_auth::tls::ca_client_config;
 use mesh_bus::NodeBus;
 use mesh_derive::subject::inbox_prefix;
 use mesh_model::{
-    Generation, ModuleName, ModuleReport, ModuleState, NodeName, Outcome, Principal, Report,
-    ReportId, Seq,
+    Generation, InstanceRef, ModuleName, ModuleReport, ModuleState, NodeName, Outcome, Principal,
+    Report, ReportId, Seq,
 };
 use mesh_nats::{Credential, Endpoint, NatsNode};
 use mesh_wire::encode_report;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::site::Site;
 use crate::patience::soon;
+use crate::rogue::Rogue;
 use crate::server::{DIALLING, Server};
 use crate::tool::Tool;
 
@@ -37,6 +38,21 @@ impl Site {
     /// It, as an operator's tool sees it.
     pub async fn tool(&self) -> anyhow::Result<Tool> {
         tool(self.state_dir(), self.server()?.1).await
+    }
+
+    /// Somebody with the credential of a module on a node, beside its process.
+    pub async fn as_module(&self, node: &str, module: &str) -> anyhow::Result<Rogue> {
+        let handed = self.home(node).join("handed").join(module);
+        let credentials = Credentials::read(&handed.join("creds"))?;
+        let seed = credentials.key().seed().expose().to_owned();
+        let ca = std::fs::read_to_string(handed.join("ca.pem"))?;
+        let options = ConnectOptions::with_nkey(seed).tls_client_config(ca_client_config(&ca)?);
+        let instance = Principal::Instance(InstanceRef {
+            module: module.parse()?,
+            node: node.parse()?,
+        });
+        let url = format!("tls://127.0.0.1:{}", self.server()?.1);
+        Rogue::connect_by(options, &url, &instance).await
     }
 
     /// Somebody with a node's credential, in place of its agent.

@@ -13,11 +13,15 @@ use serde_json::Value;
 /// Who can hold the seat: a module each, on a node each.
 pub(crate) const CLERKS: [&str; 3] = ["clerk-a", "clerk-b", "clerk-c"];
 const WORKS: usize = 10_000;
-/// Nodes that are lost, each with at most one piece in hand.
-const LOST: usize = 2;
 
-/// Who of the clerks may work the desk, by what the live broker holds.
-pub(crate) type Holders = fn(&Site) -> anyhow::Result<BTreeSet<&'static str>>;
+/// The bus the desk is on.
+pub(crate) trait Bus {
+    /// Who of the clerks may work the desk, by what stands where the broker reads it.
+    fn holders(&self, site: &Site) -> anyhow::Result<BTreeSet<&'static str>>;
+
+    /// Has the running broker itself refuse a clerk's credential the desk.
+    async fn refuses(&self, site: &Site, clerk: &str) -> anyhow::Result<()>;
+}
 
 /// When a clerk held the seat, by this clock, in milliseconds: from before it was granted until after it was withdrawn.
 #[derive(Debug, Default)]
@@ -43,16 +47,18 @@ impl Terms {
 }
 
 /// The mesh: a node for who sends, and one for each clerk.
-struct Desk {
+struct Desk<B> {
     site: Site,
-    holders: Holders,
+    bus: B,
     terms: Terms,
     looks: usize,
+    /// Nodes that were lost, each with at most one piece in hand.
+    lost: usize,
 }
 
 /// With the loss of two nodes, each of which takes half a minute to be seen, or without.
-pub(crate) async fn run(site: Site, holders: Holders, losses: bool) -> anyhow::Result<()> {
-    let mut desk = Desk::begin(site, holders).await?;
+pub(crate) async fn run(site: Site, bus: impl Bus, losses: bool) -> anyhow::Result<()> {
+    let mut desk = Desk::begin(site, bus).await?;
     desk.hand_over(None, "clerk-a").await?;
     for (from, to) in [
         ("clerk-a", "clerk-b"),
@@ -72,8 +78,8 @@ pub(crate) async fn run(site: Site, holders: Holders, losses: bool) -> anyhow::R
     desk.settle().await
 }
 
-impl Desk {
-    async fn begin(mut site: Site, holders: Holders) -> anyhow::Result<Self> {
+impl<B: Bus> Desk<B> {
+    async fn begin(mut site: Site, bus: B) -> anyhow::Result<Self> {
         site.start_controller().await?;
         for node in ["sender"].into_iter().chain(CLERKS) {
             site.join(node).await?;
@@ -104,15 +110,16 @@ impl Desk {
         applied.ok()?;
         Ok(Self {
             site,
-            holders,
+            bus,
             terms: Terms::default(),
             looks: 0,
+            lost: 0,
         })
     }
 
-    /// Looks at the live broker: never may two work the desk.
+    /// Looks at who may: never may two work the desk.
     fn look(&mut self) -> anyhow::Result<BTreeSet<&'static str>> {
-        let found = tokio::task::block_in_place(|| (self.holders)(&self.site))?;
+        let found = tokio::task::block_in_place(|| self.bus.holders(&self.site))?;
         ensure!(found.len() < 2, "{found:?} may work the desk at once");
         self.looks += 1;
         Ok(found)
@@ -145,6 +152,7 @@ impl Desk {
         ensure!(ended.success(), "{verb:?}: {ended}");
         if let Some(from) = from {
             self.terms.ends(from, now());
+            self.bus.refuses(&self.site, from).await?;
         }
         ensure!(self.look()? == [to].into(), "{to} may not work the desk");
         Ok(())
@@ -154,6 +162,7 @@ impl Desk {
     async fn lose(&mut self, gone: &'static str, next: &'static str) -> anyhow::Result<()> {
         self.site.kill_agent(gone)?;
         self.site.kill_module(gone, gone)?;
+        self.lost += 1;
         let killed = now();
         self.terms.begins(next, killed);
         let began = tokio::time::Instant::now();
@@ -171,6 +180,7 @@ impl Desk {
         let before = self.done()?.len();
         self.site.start_agent(gone)?;
         self.site.ready(gone).await?;
+        self.bus.refuses(&self.site, gone).await?;
         self.progress(before + 50).await?;
         ensure!(
             self.look()? == [next].into(),
@@ -183,7 +193,7 @@ impl Desk {
     async fn progress(&self, count: usize) -> anyhow::Result<()> {
         let what = format!("{count} pieces are done");
         // One that was killed may have been done with a piece, and not have written so.
-        let count = count.min(WORKS - LOST);
+        let count = count.min(WORKS - self.lost);
         let done = eventually(PATIENCE, &what, async || Ok(self.done()?.len() >= count)).await;
         done.with_context(|| format!("{} are", self.done().map_or(0, |done| done.len())))
             .map(drop)
@@ -228,7 +238,7 @@ impl Desk {
         );
         ensure!(begun == sent, "another set of work was taken up");
         let unwritten: Vec<_> = sent.difference(&seen).collect();
-        ensure!(unwritten.len() <= LOST, "not done: {unwritten:?}");
+        ensure!(unwritten.len() <= self.lost, "not done: {unwritten:?}");
         self.look()?;
         eprintln!(
             "{} pieces of work done in {} terms, {again} of them twice, {unwritten:?} by who was killed before it could write \
